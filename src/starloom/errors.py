@@ -67,7 +67,7 @@ class StoreError(StarloomError):
     exit_code = 7
 
 
-class Bug(StarloomError):  # noqa: N818 - not the user's error but ours, and named so
+class Bug(StarloomError):
     """An invariant of ours is broken."""
 
     exit_code = 70

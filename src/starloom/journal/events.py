@@ -1,0 +1,383 @@
+"""What can happen in a run: one tagged union of frozen records, in upstream's words where it has them.
+
+Written by the orchestrator, the session and the agents; read by folds, console, page and recovery. Records carry
+deltas and ids, never whole graphs (spec: constellation.md, Events). `Recorded` adds what the journal knows: the run,
+the sequence number and the time. All fields are JSON values, so a record is its own stored form (`encode`, `decode`).
+
+    run        run_started · run_paused · run_resumed · run_cancelled · run_ended
+    graph      constellation_started · edit_applied · edit_refused · constellation_completed · constellation_failed
+    task       task_ready · task_started · task_completed · task_failed · task_cancelled · task_retrying · edge_decided
+    device     device_connected · device_disconnected · device_status_changed
+    agent      plan_proposed · agent_response · agent_action · cost_recorded
+    person     question_asked · question_answered · approval_asked · approval_answered
+"""
+
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, ClassVar, TypeAlias, get_args
+
+from starloom.errors import StoreError
+
+Json: TypeAlias = Any  # a JSON value: None, bool, int, float, str, list[Json] or dict[str, Json]
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A request or a recipe was accepted. `source` is `request` or `recipe`."""
+
+    kind: ClassVar[str] = "run_started"
+    request: str
+    source: str = "request"
+    parameters: dict[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaused:
+    """New starts are held; running attempts go on."""
+
+    kind: ClassVar[str] = "run_paused"
+    by: str = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    """Starts are allowed again, or a hub took the run up after a stop (`by="recovery"`)."""
+
+    kind: ClassVar[str] = "run_resumed"
+    by: str = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class RunCancelled:
+    """Someone asked for the run to stop; its tasks' own ends follow."""
+
+    kind: ClassVar[str] = "run_cancelled"
+    by: str = "user"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The run is over. `stop_reason` is a named reason of device-agents.md (`finished failed cancelled …`)."""
+
+    kind: ClassVar[str] = "run_ended"
+    stop_reason: str
+    state: str = ""  # the constellation's final state, empty when there was no graph
+    error: str | None = None
+    result: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConstellationStarted:
+    """The graph of this run exists; its tasks arrive as edits."""
+
+    kind: ClassVar[str] = "constellation_started"
+    constellation_id: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EditApplied:
+    """One atomic edit. `commands` is its serialised form; replaying it on `version - 1` gives `version`."""
+
+    kind: ClassVar[str] = "edit_applied"
+    version: int
+    commands: list[Json]
+    by: str  # user | planner | rule | import
+    why: str = ""
+    against: int | None = None  # the version it was made against, when older
+
+
+@dataclass(frozen=True, slots=True)
+class EditRefused:
+    """An edit that changed nothing, and why."""
+
+    kind: ClassVar[str] = "edit_refused"
+    commands: list[Json]
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConstellationCompleted:
+    """Every task has ended and none failed where it mattered; `statistics` as upstream defines them."""
+
+    kind: ClassVar[str] = "constellation_completed"
+    constellation_id: str
+    state: str
+    statistics: dict[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstellationFailed:
+    """Every task has ended; some failed, or nothing could run (`reason`)."""
+
+    kind: ClassVar[str] = "constellation_failed"
+    constellation_id: str
+    state: str
+    reason: str = ""
+    statistics: dict[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReady:
+    """Every incoming edge is satisfied."""
+
+    kind: ClassVar[str] = "task_ready"
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStarted:
+    """Committed before the attempt's command leaves the hub."""
+
+    kind: ClassVar[str] = "task_started"
+    task_id: str
+    attempt: int
+    attempt_id: str
+    device_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCompleted:
+    """The attempt succeeded with this result."""
+
+    kind: ClassVar[str] = "task_completed"
+    task_id: str
+    attempt: int
+    result: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """The task has failed for good; earlier tries are `task_retrying`. `in_doubt`: its effect may have happened."""
+
+    kind: ClassVar[str] = "task_failed"
+    task_id: str
+    attempt: int
+    error: str
+    in_doubt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCancelled:
+    """The task will never run, or was stopped. `reason`: user, unreachable, run_cancelled, superseded."""
+
+    kind: ClassVar[str] = "task_cancelled"
+    task_id: str
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRetrying:
+    """The attempt failed and another follows after `delay_s`."""
+
+    kind: ClassVar[str] = "task_retrying"
+    task_id: str
+    attempt: int
+    error: str
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeDecided:
+    """A line is satisfied or unsatisfiable from now on; `error` when its condition raised."""
+
+    kind: ClassVar[str] = "edge_decided"
+    line_id: str
+    satisfied: bool
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceConnected:
+    """A device of the fleet is ready for work."""
+
+    kind: ClassVar[str] = "device_connected"
+    device_id: str
+    platform: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDisconnected:
+    """A device's link is gone."""
+
+    kind: ClassVar[str] = "device_disconnected"
+    device_id: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStatusChanged:
+    """A device moved in its state table."""
+
+    kind: ClassVar[str] = "device_status_changed"
+    device_id: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanProposed:
+    """A planner drafted tasks for a request; `summary` has one line a task, for the preview before anything runs."""
+
+    kind: ClassVar[str] = "plan_proposed"
+    summary: list[str]
+    model: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentResponse:
+    """A model answered an agent; the parsed reply, secrets redacted."""
+
+    kind: ClassVar[str] = "agent_response"
+    agent: str
+    step: int
+    response: Json
+    task_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAction:
+    """An agent's (or a task's) tool call was judged and carried out, or not."""
+
+    kind: ClassVar[str] = "agent_action"
+    agent: str
+    tool: str
+    arguments: dict[str, Json]
+    decision: str  # allow | ask | deny
+    status: str  # success | failure | skipped
+    task_id: str = ""
+    device_id: str = ""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CostRecorded:
+    """Tokens and money of one model call; `cost` None means unknown, never zero."""
+
+    kind: ClassVar[str] = "cost_recorded"
+    role: str
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cost: float | None = None
+    task_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAsked:
+    """Someone must answer before work goes on."""
+
+    kind: ClassVar[str] = "question_asked"
+    question_id: str
+    question: str
+    task_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAnswered:
+    """The answer to a question."""
+
+    kind: ClassVar[str] = "question_answered"
+    question_id: str
+    answer: str
+    by: str = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAsked:
+    """An action waits for a person; `action_hash` binds the answer to exactly this tool, device and arguments."""
+
+    kind: ClassVar[str] = "approval_asked"
+    approval_id: str
+    action_hash: str
+    tool: str
+    arguments: dict[str, Json]
+    device_id: str
+    reason: str
+    task_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAnswered:
+    """The person's answer."""
+
+    kind: ClassVar[str] = "approval_answered"
+    approval_id: str
+    approved: bool
+    by: str = "user"
+    comment: str = ""
+
+
+Event: TypeAlias = (
+    RunStarted
+    | RunPaused
+    | RunResumed
+    | RunCancelled
+    | RunEnded
+    | ConstellationStarted
+    | EditApplied
+    | EditRefused
+    | ConstellationCompleted
+    | ConstellationFailed
+    | TaskReady
+    | TaskStarted
+    | TaskCompleted
+    | TaskFailed
+    | TaskCancelled
+    | TaskRetrying
+    | EdgeDecided
+    | DeviceConnected
+    | DeviceDisconnected
+    | DeviceStatusChanged
+    | PlanProposed
+    | AgentResponse
+    | AgentAction
+    | CostRecorded
+    | QuestionAsked
+    | QuestionAnswered
+    | ApprovalAsked
+    | ApprovalAnswered
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event as the journal holds it. `seq` counts from 1 within its run, without gaps."""
+
+    run_id: str
+    seq: int
+    at: datetime
+    event: Event
+
+
+_MEMBERS: tuple[type[Event], ...] = get_args(Event)
+_BY_KIND: dict[str, type[Event]] = {member.kind: member for member in _MEMBERS}
+_FIELDS: dict[type[Event], tuple[str, ...]] = {
+    member: tuple(item.name for item in fields(member)) for member in _MEMBERS
+}
+
+
+def encode(event: Event) -> dict[str, Json]:
+    """Return the event's fields, without its kind; shallow, so the values are shared with the event."""
+    return {name: getattr(event, name) for name in _FIELDS[type(event)]}
+
+
+def decode(kind: str, body: dict[str, Json]) -> Event:
+    """Return the event that `encode` gave `body` for.
+
+    Raises:
+        StoreError: the kind or a field is unknown, or one is missing: the journal was written by a newer Starloom.
+    """
+    member = _BY_KIND.get(kind)
+    if member is None:
+        raise StoreError(f"The journal holds an event of unknown kind {kind!r}. Update Starloom to read this run.")
+    try:
+        event: Event = member(**body)
+    except TypeError as error:
+        raise StoreError(f"The journal's {kind!r} event does not fit this version: {error}.") from error
+    return event
