@@ -6,7 +6,7 @@ the sequence number and the time. All fields are JSON values, so a record is its
 
     run        run_started · run_paused · run_resumed · run_cancelled · run_ended
     graph      constellation_started · edit_applied · edit_refused · constellation_completed · constellation_failed
-    task       task_ready · task_started · task_completed · task_failed · task_cancelled · task_retrying · edge_decided
+    task       task_ready · task_waiting · task_started · task_completed · task_failed · task_cancelled · task_retrying · edge_decided
     device     device_connected · device_disconnected · device_status_changed
     agent      plan_proposed · agent_response · agent_action · cost_recorded
     person     question_asked · question_answered · approval_asked · approval_answered
@@ -127,6 +127,15 @@ class TaskReady:
 
     kind: ClassVar[str] = "task_ready"
     task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWaiting:
+    """The task is ready and no connected device can take it; `reason` says what is missing. Once per reason."""
+
+    kind: ClassVar[str] = "task_waiting"
+    task_id: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +334,7 @@ Event: TypeAlias = (
     | ConstellationCompleted
     | ConstellationFailed
     | TaskReady
+    | TaskWaiting
     | TaskStarted
     | TaskCompleted
     | TaskFailed
