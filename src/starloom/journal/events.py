@@ -6,7 +6,8 @@ the sequence number and the time. All fields are JSON values, so a record is its
 
     run        run_started · run_paused · run_resumed · run_cancelled · run_ended
     graph      constellation_started · edit_applied · edit_refused · constellation_completed · constellation_failed
-    task       task_ready · task_waiting · task_started · task_completed · task_failed · task_cancelled · task_retrying · edge_decided
+    task       task_ready · task_waiting · task_started · task_completed · task_failed · task_cancelled · task_retrying
+    edge       edge_decided
     device     device_connected · device_disconnected · device_status_changed
     agent      plan_proposed · agent_response · agent_action · cost_recorded
     person     question_asked · question_answered · approval_asked · approval_answered

@@ -49,19 +49,35 @@ class Journal(Protocol):
         Raises:
             Fenced: `epoch` is not the newest.
             StoreError: the store cannot write; nothing was appended.
+
+        A caller that is cancelled while it waits does not know: the events may be appended all the same. Keys make it
+        safe to append them again.
         """
         ...
 
     async def take(self, run_id: RunId) -> int:
-        """Become the run's owner and return the new epoch; earlier owners are fenced from now on."""
+        """Become the run's owner and return the new epoch; earlier owners are fenced from now on.
+
+        May come before the first append; the run is listed once it has an event.
+        """
         ...
 
     async def read(self, run_id: RunId, after: int = 0) -> tuple[Recorded, ...]:
         """Return the events with a sequence number above `after`, in order; empty for an unknown run."""
         ...
 
+    def chunks(self, run_id: RunId, after: int = 0, size: int = 1_000) -> AsyncIterator[tuple[Recorded, ...]]:
+        """Yield the events above `after` in order, at most `size` at a time: a fold of any length in bounded memory."""
+        ...
+
     def follow(self, run_id: RunId, after: int = 0) -> AsyncIterator[Recorded]:
-        """Yield events above `after`, then new ones as they are committed; ends after `run_ended`."""
+        """Yield events above `after`, then new ones as this process commits them; ends after `run_ended`.
+
+        It ends once everything is read and the run has ended, so a run that was resumed after an end goes on.
+
+        Raises:
+            StoreError: the journal was closed before the run ended.
+        """
         ...
 
     async def runs(self, limit: int = 50) -> tuple[RunRecord, ...]:
