@@ -55,7 +55,7 @@ EXAMPLES: tuple[Event, ...] = (
     RunStarted("总结 the invoices", "recipe", {"month": "2026-10", "limit": 3}),
     RunPaused("rule"),
     RunResumed("recovery"),
-    RunCancelled("user", "changed my mind"),
+    RunCancelled("rule", "changed my mind"),
     RunEnded("finished", "COMPLETED", "no error", {"total": 1234.56, "files": ["totals.xlsx"]}),
     ConstellationStarted("constellation_1", "invoices"),
     EditApplied(4, [{"command": "add_task", "task": {"task_id": "a"}}], "planner", "first plan", 3),
