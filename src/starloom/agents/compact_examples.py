@@ -1,0 +1,73 @@
+"""Examples that show a small model the compact contract: as chat turns, only those that the live tools can play.
+
+Called by `agents.compact_planner`. `{a}` and `{b}` become the names of connected devices. They are no part of any
+evaluation file.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starloom.agents.compact_grammar import UNSUPPORTED, CompactTool
+from starloom.agents.compact_reading import read_arguments
+from starloom.errors import ModelError
+from starloom.llm.port import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A request and its plan; one line of `plan` is (device letter, tool, arguments as written)."""
+
+    request: str
+    plan: tuple[tuple[str, str, str], ...]
+
+
+EXAMPLES = (
+    Example(
+        "Read the invoices in data/march on {a} and in data/april on {b} and write them to sums.xlsx",
+        (
+            ("a", "invoices.read", '("data/march")'),
+            ("b", "invoices.read", '("data/april")'),
+            ("a", "sheets.write", '([s1,s2],"sums.xlsx")'),
+        ),
+    ),
+    Example("Which text files are in notes on {b}?", (("b", "files.list", '("notes","*.txt")'),)),
+    Example("Book me a flight to Lisbon", ()),
+    Example(
+        "Summarise the invoices of scans/2024 in report.md, then pack report.md into report.zip",
+        (
+            ("a", "invoices.read", '("scans/2024")'),
+            ("a", "reports.write", '([s1],"report.md")'),
+            ("a", "files.zip", '(["report.md"],"report.zip")'),
+        ),
+    ),
+    Example(
+        "Copy plan.txt to backup/plan.txt on {b}, then run df -h there",
+        (("b", "files.copy", '("plan.txt","backup/plan.txt")'), ("b", "shell.run", '("df -h")')),
+    ),
+)
+
+
+def example_turns(tools: Sequence[CompactTool], device_ids: Sequence[str]) -> list[Message]:
+    """Return the examples that these tools can play, as user and assistant turns."""
+    offered = {tool.name: tool for tool in tools}
+    names = {"a": device_ids[0], "b": device_ids[1 % len(device_ids)]}
+    turns: list[Message] = []
+    for example in EXAMPLES:
+        if all(_can_play(offered.get(tool), names[letter], written) for letter, tool, written in example.plan):
+            lines = [
+                f"s{number}={names[letter]}.{tool}{arguments}"
+                for number, (letter, tool, arguments) in enumerate(example.plan, start=1)
+            ]
+            turns.append(Message("user", example.request.format(**names)))
+            turns.append(Message("assistant", "\n".join(lines) or UNSUPPORTED))
+    return turns
+
+
+def _can_play(tool: CompactTool | None, device_id: str, written: str) -> bool:
+    if tool is None or device_id not in tool.devices:
+        return False
+    try:
+        read_arguments(written, tool)
+    except ModelError:
+        return False  # the live tool has another signature than the example's
+    return True

@@ -1,0 +1,240 @@
+"""The compact contract of small planners: what they may write, as a GBNF grammar and a prompt made from live tools.
+
+Called by `agents.compact_planner`. A reply is a few lines, one call a line, and nothing else:
+
+    s1=hub.invoices.read("examples/north")          device.tool(required arguments in the schema's order)
+    s2=branch.files.list("logs",pattern="*.txt")    optional ones by name, after them
+    s3=hub.sheets.write([s1],"totals.xlsx")         references only to earlier lines
+
+The line's number is forced by the grammar, so a model cannot miscount, and there is no list of dependencies: edges are
+derived. `unsupported()` alone is a refusal. Source: reference llm.md 2.3; ours: numbered lines, spans of the request.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from starloom.agents.plans import DeviceProfile, ToolProfile
+from starloom.safety.policy import Risk
+
+MAX_STEPS = 10
+UNSUPPORTED = "unsupported()"
+
+_PLACE_WORDS = {
+    *("path", "paths", "file", "files", "folder", "folders", "directory", "source", "sources", "destination", "target"),
+    *("output", "archive", "url", "address", "to", "host", "recipient", "recipients"),
+}
+_OUTPUT_WORDS = ("destination", "target", "output", "archive", "path", "to", "folder", "file", "url")
+
+
+class Shape(StrEnum):
+    """What an argument looks like in a reply."""
+
+    REFERENCE = "reference"
+    REFERENCES = "references"
+    TEXT = "text"
+    TEXTS = "texts"
+    CHOICE = "choice"
+    INTEGER = "integer"
+    NUMBER = "number"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One argument of a tool. `is_place`: its text says where something is, so it must come from the request."""
+
+    name: str
+    shape: Shape
+    is_required: bool
+    is_place: bool = False
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompactTool:
+    """A tool that fits the contract, and the devices that offer it with this very signature."""
+
+    name: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+    devices: tuple[str, ...]
+    risk: Risk | None
+    outputs: tuple[str, ...]  # names of the arguments whose file or folder the tool makes
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it changes nothing."""
+        return self.risk is Risk.READ
+
+    @property
+    def signature(self) -> str:
+        """The call as the prompt shows it."""
+        shown = [item.name if item.is_required else f"{item.name}=…" for item in self.parameters]
+        return f"{self.name}({', '.join(shown)})"
+
+
+def compact_tools(devices: Sequence[DeviceProfile]) -> tuple[CompactTool, ...]:
+    """Return the tools that a small model can be offered, in the order in which the devices name them.
+
+    A tool with a required argument that the contract cannot express (an object, say) is left out.
+    """
+    grouped: dict[str, tuple[ToolProfile, list[str]]] = {}
+    for device in devices:
+        for tool in device.tools:
+            key = tool.name + json.dumps(tool.input_schema, sort_keys=True)
+            grouped.setdefault(key, (tool, []))[1].append(device.device_id)
+    found = (_compact(tool, tuple(owners)) for tool, owners in grouped.values())
+    return tuple(tool for tool in found if tool is not None)
+
+
+def _compact(tool: ToolProfile, devices: tuple[str, ...]) -> CompactTool | None:
+    properties: dict[str, Any] = tool.input_schema.get("properties", {})
+    required = set(tool.input_schema.get("required", ()))
+    parameters: list[Parameter] = []
+    for name, schema in properties.items():
+        parameter = _parameter(name, schema, name in required, tool)
+        if parameter is not None:
+            parameters.append(parameter)
+        elif name in required:
+            return None
+    parameters.sort(key=lambda item: not item.is_required)
+    return CompactTool(
+        tool.name, _first_sentence(tool.description), tuple(parameters), devices, tool.risk, _outputs(tool, parameters)
+    )
+
+
+def _parameter(name: str, schema: dict[str, Any], is_required: bool, tool: ToolProfile) -> Parameter | None:
+    variants = [item for item in schema.get("anyOf", ()) if item.get("type") != "null"]
+    if len(variants) == 1:
+        schema = {**variants[0], **{key: value for key, value in schema.items() if key != "anyOf"}}
+    kind = schema.get("type")
+    items = schema.get("items") or {}
+    is_reference = schema.get("x-reference") or items.get("x-reference")
+    is_place = name in tool.destinations or name.lower() in _PLACE_WORDS
+    if is_reference:
+        return Parameter(name, Shape.REFERENCES if kind == "array" else Shape.REFERENCE, is_required)
+    choices = schema.get("enum")
+    if choices and all(isinstance(item, str) for item in choices):
+        return Parameter(name, Shape.CHOICE, is_required, choices=tuple(choices))
+    if kind == "array" and items.get("type") == "string":
+        return Parameter(name, Shape.TEXTS, is_required, is_place)
+    if kind == "string":
+        return Parameter(name, Shape.TEXT, is_required, is_place)
+    simple = {"integer": Shape.INTEGER, "number": Shape.NUMBER, "boolean": Shape.FLAG}
+    return Parameter(name, simple[kind], is_required) if kind in simple else None
+
+
+def _outputs(tool: ToolProfile, parameters: Iterable[Parameter]) -> tuple[str, ...]:
+    if tool.risk is Risk.READ:
+        return ()
+    places = [item.name for item in parameters if item.is_place and item.shape is Shape.TEXT]
+    return tuple([name for name in _OUTPUT_WORDS if name in places][:1])
+
+
+def _first_sentence(description: str) -> str:
+    text = " ".join(description.split())
+    sentence = re.split(r"(?<=[.!?])\s", text, maxsplit=1)[0].rstrip(".")
+    return sentence if len(sentence) <= 90 else sentence[:87].rsplit(" ", 1)[0] + "…"
+
+
+def grammar(tools: Sequence[CompactTool], places: Sequence[str] | None = None) -> str:
+    """Return the GBNF grammar of a plan with these tools.
+
+    Args:
+        tools: what `compact_tools` gave.
+        places: when given, every place must be one of these texts; else any text is accepted and checked later.
+    """
+    rules = [
+        f'root ::= "{UNSUPPORTED}" | line1',
+        r'text ::= "\"" char+ "\""',
+        r'char ::= [^"\\\x00-\x1f] | "\\" ["\\nt]',
+        r"place ::= "
+        + (" | ".join(_terminal(json.dumps(item, ensure_ascii=False)) for item in places or ()) or "text"),
+        'integer ::= "-"? [0-9]+',
+        'number ::= integer ("." [0-9]+)?',
+        'flag ::= "True" | "False"',
+    ]
+    for index, tool in enumerate(tools):
+        if not _has_references(tool):
+            rules.append(f"call{index} ::= {_call(tool, 0)}")
+    for line in range(1, MAX_STEPS + 1):
+        calls = []
+        for index, tool in enumerate(tools):
+            if not _has_references(tool):
+                calls.append(f"call{index}")
+            elif line > 1:
+                rules.append(f"call{index}n{line} ::= {_call(tool, line)}")
+                calls.append(f"call{index}n{line}")
+        after = f' ("\\n" line{line + 1})?' if line < MAX_STEPS else ""
+        rules.append(f'line{line} ::= "s{line}=" ({" | ".join(calls)}){after}')
+        if line > 1:
+            rules.append(f"ref{line} ::= " + " | ".join(f'"s{earlier}"' for earlier in range(1, line)))
+    return "\n".join(rules) + "\n"
+
+
+def _has_references(tool: CompactTool) -> bool:
+    return any(item.shape in (Shape.REFERENCE, Shape.REFERENCES) and item.is_required for item in tool.parameters)
+
+
+def _call(tool: CompactTool, line: int) -> str:
+    devices = " | ".join(_terminal(device) for device in tool.devices)
+    required = [item for item in tool.parameters if item.is_required]
+    optional = [item for item in tool.parameters if not item.is_required]
+    parts = [f"({devices})", _terminal(f".{tool.name}(")]
+    for position, item in enumerate(required):
+        parts += ['","'] * bool(position) + [_value(item, line)]
+    for item in optional:
+        if item.shape in (Shape.REFERENCE, Shape.REFERENCES) and not line:
+            continue
+        comma = '"," ' if required else ""
+        parts.append(f"({comma}{_terminal(item.name + '=')} {_value(item, line)})?")
+        if not required:
+            break  # without a required one, at most one optional argument: else commas could come first
+    return " ".join([*parts, '")"'])
+
+
+def _value(item: Parameter, line: int) -> str:
+    text = "place" if item.is_place else "text"
+    match item.shape:
+        case Shape.REFERENCE:
+            return f"ref{line}"
+        case Shape.REFERENCES:
+            return f'"[" ref{line} ("," ref{line})* "]"'
+        case Shape.TEXTS:
+            return f'"[" {text} ("," {text})* "]"'
+        case Shape.TEXT:
+            return text
+        case Shape.CHOICE:
+            return "(" + " | ".join(_terminal(json.dumps(choice, ensure_ascii=False)) for choice in item.choices) + ")"
+        case _:
+            return item.shape.value
+
+
+def _terminal(text: str) -> str:
+    """Return the text as a quoted GBNF terminal."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def system_prompt(tools: Sequence[CompactTool], devices: Sequence[DeviceProfile]) -> str:
+    """Return the stable instructions: the form, the devices and one line a tool."""
+    names = [f"{item.device_id} ({item.description or item.device_type})" for item in devices]
+    everywhere = tuple(item.device_id for item in devices)
+    lines = []
+    for tool in tools:
+        owners = "" if tool.devices == everywhere else f" [only on {', '.join(tool.devices)}]"
+        lines.append(f"{tool.signature}: {tool.summary}{owners}")
+    return "\n".join(
+        [
+            "Turn the request into a plan: one call per line, s1=device.tool(arguments), nothing else.",
+            "Use only names, paths and addresses that the request gives. Do every part of the request, no more.",
+            f"Answer {UNSUPPORTED} when no tool can do it.",
+            f"Devices: {', '.join(names)}",
+            "Tools:",
+            *lines,
+        ]
+    )

@@ -1,0 +1,125 @@
+"""The planner for small models: a request and live tools in, a checked draft out, by one or two grammar-bound replies.
+
+Made by `session` when the role's model is the embedded one; called by `agents.constellation_agent` through `Planner`.
+
+    request ─▶ reply (grammar) ─▶ steps ─▶ edges ─▶ checks ─ none ─▶ draft
+                    ▲                               │ complaints, once
+                    └── the same turns + complaint ◀┘        twice ─▶ draft with warnings, for a person to edit
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starloom.agents.compact_checks import complaints
+from starloom.agents.compact_examples import example_turns
+from starloom.agents.compact_grammar import UNSUPPORTED, CompactTool, compact_tools, grammar, system_prompt
+from starloom.agents.compact_reading import CompactStep, plain, read_plan, with_edges
+from starloom.agents.plans import DeviceProfile, PlanDraft, PlannedStep
+from starloom.llm.port import Generated, GrammarModel, Message, Usage
+
+MAX_TOKENS = 400
+
+
+class CompactPlanner:
+    """Drafts plans with a model that only has to choose tools, devices and names."""
+
+    def __init__(self, model: GrammarModel, *, max_tokens: int = MAX_TOKENS) -> None:
+        self._model = model
+        self._max_tokens = max_tokens
+
+    async def plan(self, request: str, devices: Sequence[DeviceProfile]) -> PlanDraft:
+        """Return a draft whose steps all name a tool; what the checks still find is in its warnings."""
+        tools = compact_tools(devices)
+        if not tools:
+            return PlanDraft((), self._model.name, refusal=_nothing_offered(devices))
+        device_ids = [device.device_id for device in devices]
+        turns = [*prefix(tools, devices), Message("user", request)]
+        first = await self._attempt(turns, tools, request, device_ids)
+        if first.is_refusal or not first.complaints:
+            return self._draft(first, (first,))
+        again = [
+            *turns,
+            Message("assistant", first.generated.text),
+            Message("user", f"{' '.join(first.complaints)} Write the whole plan again for: {request}"),
+        ]
+        second = await self._attempt(again, tools, request, device_ids)
+        better = first if second.is_refusal or len(second.complaints) > len(first.complaints) else second
+        return self._draft(better, (first, second))
+
+    async def _attempt(
+        self, turns: list[Message], tools: Sequence[CompactTool], request: str, device_ids: Sequence[str]
+    ) -> "_Attempt":
+        generated = await self._model.generate(turns, grammar(tools), max_tokens=self._max_tokens)
+        if generated.text.strip() == UNSUPPORTED:
+            return _Attempt(generated, (), ())
+        steps = with_edges(read_plan(generated.text, tools))
+        return _Attempt(generated, steps, complaints(steps, request, device_ids))
+
+    def _draft(self, chosen: "_Attempt", attempts: Sequence["_Attempt"]) -> PlanDraft:
+        usage = _total([attempt.generated.usage for attempt in attempts])
+        if chosen.is_refusal:
+            return PlanDraft((), chosen.generated.model, usage, refusal=_REFUSAL)
+        return PlanDraft(planned_steps(chosen.steps), chosen.generated.model, usage, chosen.complaints)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    generated: Generated
+    steps: tuple[CompactStep, ...]
+    complaints: tuple[str, ...]
+
+    @property
+    def is_refusal(self) -> bool:
+        return not self.steps
+
+
+_REFUSAL = (
+    "None of the connected devices' tools can do this, as far as the embedded planner sees. "
+    "Say it in smaller steps, connect a device that can, or choose a larger model with STARLOOM_MODEL."
+)
+
+
+def prefix(tools: Sequence[CompactTool], devices: Sequence[DeviceProfile]) -> list[Message]:
+    """Return the turns that stay the same from request to request, for `EmbeddedModel.warm`."""
+    return [Message("system", system_prompt(tools, devices)), *example_turns(tools, [d.device_id for d in devices])]
+
+
+def planned_steps(steps: Sequence[CompactStep]) -> tuple[PlannedStep, ...]:
+    """Return the steps as a draft's, with ids, names and references in the constellation's notation."""
+    ids = {step.line: f"s{step.line}" for step in steps}
+    planned = []
+    for step in steps:
+        arguments = {name: plain(value, ids) for name, value in step.values.items()}
+        about = ", ".join(step.places(made=True) or step.places()) or next(
+            (str(value) for value in step.values.values() if isinstance(value, str)), ""
+        )
+        planned.append(
+            PlannedStep(
+                step_id=ids[step.line],
+                name=f"{step.tool.name} {about}".strip(),
+                description=f"{step.tool.summary} on {step.device_id}: {about}" if about else step.tool.summary,
+                device_id=step.device_id,
+                tool=step.tool.name,
+                arguments=arguments,
+                depends_on=tuple(ids[line] for line in step.after),
+            )
+        )
+    return tuple(planned)
+
+
+def _nothing_offered(devices: Sequence[DeviceProfile]) -> str:
+    if not devices:
+        return "No device is connected. Start one with: starloom up"
+    return "The connected devices offer no tool that the embedded planner can use. Choose a larger model."
+
+
+def _total(usages: Sequence[Usage]) -> Usage:
+    costs = [usage.cost for usage in usages]
+    known = [cost for cost in costs if cost is not None]
+    return Usage(
+        sum(usage.input_tokens for usage in usages),
+        sum(usage.output_tokens for usage in usages),
+        sum(usage.cached_tokens for usage in usages),
+        sum(usage.requests for usage in usages),
+        sum(known) if len(known) == len(costs) else None,
+    )
