@@ -1,0 +1,253 @@
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import starloom
+from starloom.device.attempts import Attached, AttemptJournal, Finished, Fresh, Interrupted, Unreported
+from starloom.errors import Bug, StoreError
+from starloom.ids import AttemptId, RunId, TaskId, attempt_id
+
+A = attempt_id(RunId("run_1"), TaskId("a"), 1)
+B = attempt_id(RunId("run_1"), TaskId("b"), 1)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "device" / "attempts.db"
+
+
+async def test_first_begin_is_fresh_and_only_the_first(path):
+    journal = await AttemptJournal.open(path)
+    assert await journal.begin(A) == Fresh()
+    assert await journal.begin(A) == Attached()
+    assert await journal.begin(B) == Fresh()
+    await journal.close()
+
+
+async def test_racing_begins_give_one_fresh(path):
+    journal = await AttemptJournal.open(path)
+    answers = await asyncio.gather(*(journal.begin(A) for _ in range(20)))
+    assert answers == [Fresh()] + [Attached()] * 19
+    await journal.close()
+
+
+async def test_finished_attempt_gives_its_result_again(path):
+    journal = await AttemptJournal.open(path)
+    result = {"rows": [1, 2.5, None], "name": "考虑 \udcff"}
+    await journal.begin(A)
+    await journal.finish(A, result)
+    assert await journal.begin(A) == Finished(result)
+    await journal.close()
+    journal = await AttemptJournal.open(path)
+    assert await journal.begin(A) == Finished(result)
+    await journal.close()
+
+
+async def test_second_result_changes_nothing(path):
+    journal = await AttemptJournal.open(path)
+    await journal.begin(A)
+    await journal.finish(A, 1)
+    await journal.finish(A, 2)
+    assert await journal.begin(A) == Finished(1)
+    await journal.close()
+
+
+async def test_result_of_nothing_is_still_a_result(path):
+    journal = await AttemptJournal.open(path)
+    await journal.begin(A)
+    await journal.finish(A, None)
+    assert await journal.begin(A) == Finished(None)
+    await journal.close()
+
+
+async def test_outbox_keeps_results_until_they_are_acknowledged(path):
+    journal = await AttemptJournal.open(path)
+    for attempt, result in ((A, "a"), (B, "b")):
+        await journal.begin(attempt)
+        await journal.finish(attempt, result)
+    assert await journal.unacknowledged() == (Unreported(A, Finished("a")), Unreported(B, Finished("b")))
+    await journal.acknowledge(A)
+    await journal.acknowledge(A)
+    await journal.close()
+    journal = await AttemptJournal.open(path)
+    assert await journal.unacknowledged() == (Unreported(B, Finished("b")),)
+    assert await journal.begin(A) == Finished("a")
+    await journal.close()
+
+
+async def test_running_attempt_is_not_in_the_outbox_and_cannot_be_acknowledged(path):
+    journal = await AttemptJournal.open(path)
+    await journal.begin(A)
+    assert await journal.unacknowledged() == ()
+    await journal.acknowledge(A)
+    await journal.finish(A, 1)
+    assert await journal.unacknowledged() == (Unreported(A, Finished(1)),)
+    await journal.close()
+
+
+async def test_attempt_of_a_process_that_ended_is_interrupted_for_good(path):
+    journal = await AttemptJournal.open(path)
+    await journal.begin(A)
+    await journal.close()
+    for _ in range(2):
+        journal = await AttemptJournal.open(path)
+        assert await journal.begin(A) == Interrupted()
+        assert await journal.unacknowledged() == (Unreported(A, Interrupted()),)
+        await journal.finish(A, "too late")
+        assert await journal.begin(A) == Interrupted()
+        await journal.close()
+    journal = await AttemptJournal.open(path)
+    await journal.acknowledge(A)
+    assert await journal.unacknowledged() == ()
+    assert await journal.begin(A) == Interrupted()
+    await journal.close()
+
+
+async def test_result_without_a_beginning_is_a_bug(path):
+    journal = await AttemptJournal.open(path)
+    with pytest.raises(Bug, match="never begun"):
+        await journal.finish(A, 1)
+    await journal.acknowledge(A)
+    await journal.close()
+
+
+async def test_result_that_is_not_json_is_refused(path):
+    journal = await AttemptJournal.open(path)
+    await journal.begin(A)
+    with pytest.raises(StoreError, match="not JSON"):
+        await journal.finish(A, object())
+    assert await journal.begin(A) == Attached()
+    await journal.close()
+
+
+async def test_cancelled_begin_stays_recorded(path):
+    journal = await AttemptJournal.open(path)
+    waiting = asyncio.ensure_future(journal.begin(A))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert await journal.begin(A) in (Attached(), Fresh())
+    assert await journal.begin(A) == Attached()
+    await journal.close()
+
+
+async def test_old_settled_attempts_are_forgotten_and_open_ones_never(path):
+    journal = await AttemptJournal.open(path)
+    for number in range(10):
+        attempt = AttemptId(f"t:{number}")
+        await journal.begin(attempt)
+        await journal.finish(attempt, number)
+        if number != 1:
+            await journal.acknowledge(attempt)
+    await journal.close()
+    journal = await AttemptJournal.open(path, keep=3)
+    assert await journal.begin(AttemptId("t:0")) == Fresh()
+    assert await journal.begin(AttemptId("t:1")) == Finished(1)
+    assert await journal.begin(AttemptId("t:7")) == Finished(7)
+    await journal.close()
+
+
+async def test_closed_record_refuses_work(path):
+    journal = await AttemptJournal.open(path)
+    await journal.close()
+    await journal.close()
+    with pytest.raises(StoreError, match="closed"):
+        await journal.begin(A)
+
+
+async def test_second_process_on_the_same_record_is_refused(path):
+    journal = await AttemptJournal.open(path)
+    with pytest.raises(StoreError, match="another device process uses it"):
+        await AttemptJournal.open(path)
+    assert await journal.begin(A) == Fresh()
+    await journal.close()
+
+
+async def test_damaged_record_is_an_error_and_stays(path):
+    path.parent.mkdir()
+    path.write_bytes(b"not a database " * 1_000)
+    with pytest.raises(StoreError, match="damaged"):
+        await AttemptJournal.open(path)
+    assert path.read_bytes().startswith(b"not a database")
+
+
+async def test_newer_record_is_refused(path):
+    journal = await AttemptJournal.open(path)
+    await journal.close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version=99")
+    connection.close()
+    with pytest.raises(StoreError, match="schema version 99"):
+        await AttemptJournal.open(path)
+
+
+async def test_directory_that_cannot_be_made_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreError, match="Could not create"):
+        await AttemptJournal.open(tmp_path / "file" / "attempts.db")
+
+
+WORKER = """
+import asyncio, sys
+from pathlib import Path
+from starloom.device.attempts import AttemptJournal, Fresh, Interrupted
+
+async def main(path, effects):
+    journal = await AttemptJournal.open(Path(path))
+    number = 0
+    while True:
+        attempt = f"run:t{number}:1"
+        begun = await journal.begin(attempt)
+        if begun == Fresh():
+            with open(effects, "a") as file:
+                file.write(attempt + "\\n")
+            await journal.finish(attempt, number)
+            print(attempt, flush=True)
+        number += 1
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_killed_device_never_acts_twice_and_never_loses_a_result(path, tmp_path):
+    effects = tmp_path / "effects.txt"
+    finished: list[str] = []
+    rounds = 60 if os.environ.get("STARLOOM_CHAOS") == "long" else 6
+    for round_number in range(rounds):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(path), str(effects)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        for _ in range(1 + 7 * (round_number % 5)):
+            finished.append(process.stdout.readline().strip())
+        process.send_signal(signal.SIGKILL)
+        rest, _ = process.communicate()
+        finished.extend(line for line in rest.split("\n")[:-1] if line)
+    done = effects.read_text().split()
+    assert len(done) == len(set(done))
+    assert set(finished) <= set(done)
+    journal = await AttemptJournal.open(path)
+    outbox = {one.attempt_id: one.ended for one in await journal.unacknowledged()}
+    await journal.close()
+    assert all(isinstance(outbox[AttemptId(attempt)], Finished) for attempt in finished)
+    assert sum(ended == Interrupted() for ended in outbox.values()) <= rounds
+    assert set(done) <= set(outbox)
+
+
+def test_record_of_attempts_needs_only_the_standard_library():
+    code = (
+        "import sys; import starloom.device.attempts; "
+        "print([n for n in sys.modules if n.split('.')[0] not in sys.stdlib_module_names and n != '__main__'])"
+    )
+    output = subprocess.run(
+        [sys.executable, "-S", "-c", "import sys; sys.path[:0] = sys.argv[1:]; " + code, str(Path(starloom.__file__).parent.parent)],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    modules = [name for name in eval(output) if not name.startswith("starloom")]
+    assert modules == []
