@@ -1,0 +1,175 @@
+"""A run on the terminal: permanent lines for what happened, a live line for what is happening.
+
+A reader of the journal's events and nothing else: `show` takes them in order, from this process's hub or over HTTP, and
+decides only how to print. Without a terminal the live line is left out; with `--json` every event is one JSON line.
+"""
+
+import json
+import sys
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.spinner import Spinner
+from rich.table import Table
+
+from starloom.journal import events as e
+from starloom.journal.events import Recorded
+from starloom.session.views import TaskLine, added_tasks, recorded_row
+
+_SHOWN = 160
+
+
+class JsonView:
+    """Every event as one line of JSON on standard output."""
+
+    def __enter__(self) -> "JsonView":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.stdout.flush()
+
+    def show(self, recorded: Recorded) -> None:
+        """Print the event."""
+        sys.stdout.write(json.dumps(recorded_row(recorded), ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+
+    def say(self, text: str) -> None:
+        """Leave words for people out of a stream for programs."""
+
+
+class RunView:
+    """A run for a person."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self._live = Live(console=self.console, refresh_per_second=8, transient=True)
+        self._tasks: dict[str, TaskLine] = {}
+        self._running: dict[str, tuple[str, datetime]] = {}
+        self._waiting_for = "planning"
+
+    def __enter__(self) -> "RunView":
+        if self.console.is_terminal:
+            self._live.start()
+        self._refresh()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line of our own between the events."""
+        self.console.print(text)
+
+    def hold(self) -> None:
+        """Take the live line away while a person is asked something."""
+        self._live.stop()
+
+    def go_on(self) -> None:
+        """Bring the live line back."""
+        if self.console.is_terminal:
+            self._live.start()
+
+    def show(self, recorded: Recorded) -> None:
+        """Print what the event means for a person, if anything."""
+        match recorded.event:
+            case e.RunStarted() | e.PlanProposed() | e.EditApplied() | e.RunEnded():
+                self._show_run(recorded)
+            case e.TaskStarted() | e.TaskCompleted() | e.TaskFailed() | e.TaskRetrying() | e.TaskCancelled():
+                self._show_task(recorded)
+            case e.TaskWaiting(task_id=task_id, reason=reason):
+                self.console.print(f"[yellow]… {self._name(task_id)} waits: {escape(reason)}[/]")
+            case e.ApprovalAnswered(approved=approved, by=by):
+                word = "[green]approved" if approved else "[red]refused"
+                self.console.print(f"  {word} by {escape(by)}[/]")
+            case e.DeviceDisconnected(device_id=device_id, reason=reason):
+                self.console.print(f"[yellow]! device {escape(device_id)} is gone {escape(reason)}[/]")
+            case _:
+                pass
+        self._refresh()
+
+    def _show_run(self, recorded: Recorded) -> None:
+        match recorded.event:
+            case e.RunStarted(request=request):
+                self.console.print(f"[bold]{escape(request)}[/]  [dim]{recorded.run_id}[/]")
+            case e.PlanProposed(summary=summary, model=model, warnings=warnings):
+                self.console.print(f"Plan by {escape(model)}: {len(summary)} tasks")
+                for line in summary:
+                    self.console.print(f"  {escape(line)}")
+                for line in warnings:
+                    self.console.print(f"  [yellow]{escape(line)}[/]")
+            case e.EditApplied(commands=commands):
+                self._tasks.update((task.task_id, task) for task in added_tasks(commands))
+                self._waiting_for = ""
+            case e.RunEnded() as ended:
+                self._waiting_for = ""
+                self._running.clear()
+                self._show_end(ended)
+
+    def _show_end(self, ended: e.RunEnded) -> None:
+        if ended.stop_reason == "finished":
+            self.console.print("[green bold]✔ finished[/]")
+            return
+        reason = f": {escape(ended.error)}" if ended.error else ""
+        self.console.print(f"[red bold]✘ {escape(ended.stop_reason)}[/]{reason}")
+
+    def _show_task(self, recorded: Recorded) -> None:
+        match recorded.event:
+            case e.TaskStarted(task_id=task_id, device_id=device_id, attempt=attempt):
+                self._running[task_id] = (device_id, recorded.at)
+                again = f" (attempt {attempt})" if attempt > 1 else ""
+                self.console.print(f"[blue]▶[/] {self._name(task_id)} [dim]on {escape(device_id)}{again}[/]")
+            case e.TaskCompleted(task_id=task_id, result=result):
+                self.console.print(f"[green]✔[/] {self._name(task_id)} {self._took(recorded, task_id)} {brief(result)}")
+            case e.TaskFailed(task_id=task_id, error=error, in_doubt=in_doubt):
+                doubt = " Its effect may have happened; it is not tried again unasked." if in_doubt else ""
+                self.console.print(f"[red]✘[/] {self._name(task_id)} {escape(error)}{doubt}")
+            case e.TaskRetrying(task_id=task_id, error=error, delay_s=delay_s):
+                self._running.pop(task_id, None)
+                self.console.print(f"[yellow]↻[/] {self._name(task_id)} {escape(error)} Again in {delay_s:g} s.")
+            case e.TaskCancelled(task_id=task_id, reason=reason, detail=detail):
+                self._running.pop(task_id, None)
+                self.console.print(f"[dim]– {self._name(task_id)} {escape(reason)} {escape(detail)}[/]")
+
+    def _took(self, recorded: Recorded, task_id: str) -> str:
+        _, since = self._running.pop(task_id, ("", recorded.at))
+        return f"[dim]{(recorded.at - since).total_seconds():.1f} s[/]"
+
+    def _name(self, task_id: str) -> str:
+        task = self._tasks.get(task_id)
+        return escape(task.name if task else task_id)
+
+    def _refresh(self) -> None:
+        if self._running:
+            names = ", ".join(f"{self._name(task)} on {escape(device)}" for task, (device, _) in self._running.items())
+            self._live.update(Spinner("dots", f"running: {names}"))
+        elif self._waiting_for:
+            self._live.update(Spinner("dots", self._waiting_for + " …"))
+        else:
+            self._live.update("")
+
+
+def brief(result: Any) -> str:
+    """Return one line about a task's result."""
+    if isinstance(result, dict) and {"columns", "rows"} <= result.keys():
+        totals = ", ".join(f"{currency} {amount}" for currency, amount in (result.get("totals") or {}).items())
+        unreadable = len(result.get("unreadable") or ())
+        note = f", [yellow]{unreadable} unreadable[/]" if unreadable else ""
+        return f"{len(result['rows'])} rows {escape(totals)}{note}"
+    if isinstance(result, dict) and isinstance(result.get("path"), str):
+        return escape(result["path"])
+    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    line = " ".join(text.split())
+    return escape(line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…")
+
+
+def table_of(rows: list[dict[str, Any]], columns: dict[str, str]) -> Table:
+    """Return rows as a table; `columns` maps a row's key to its heading."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in columns.values():
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape("" if row.get(key) is None else str(row[key])) for key in columns))
+    return table

@@ -1,0 +1,158 @@
+"""Follows one run of a hub in this process: shows it, asks the person, stops it on Ctrl-C, lets go of a stuck one.
+
+Called by `run`, `resume` and `demo`. The first Ctrl-C cancels the run and waits for its end in the journal; the second
+leaves at once (the journal then holds an open run, which `starloom resume` takes up).
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+
+from starloom.background import Background, background
+from starloom.cli import terminal
+from starloom.cli.console import JsonView, RunView
+from starloom.errors import UsageError
+from starloom.ids import ApprovalId, RunId
+from starloom.journal import events as e
+from starloom.journal.events import Recorded
+from starloom.session.galaxy import Galaxy
+
+_EXIT = {"finished": 0, "cancelled": 130, "user_refused": 6, "policy_denied": 6}
+_DEVICE_LOST = 3
+
+
+@dataclass
+class _Progress:
+    """What decides whether a run is stuck: tasks that run, and tasks that wait for a device which is not there."""
+
+    running: set[str] = field(default_factory=set)
+    waiting: dict[str, str] = field(default_factory=dict)
+
+    def note(self, event: e.Event) -> None:
+        match event:
+            case e.TaskStarted(task_id=task_id):
+                self.running.add(task_id)
+                self.waiting.pop(task_id, None)
+            case e.TaskWaiting(task_id=task_id, reason=reason):
+                self.running.discard(task_id)
+                self.waiting[task_id] = reason
+            case e.TaskCompleted(task_id=task_id) | e.TaskFailed(task_id=task_id) | e.TaskCancelled(task_id=task_id):
+                self.running.discard(task_id)
+                self.waiting.pop(task_id, None)
+            case e.TaskRetrying(task_id=task_id):
+                self.running.discard(task_id)
+            case _:
+                pass
+
+    @property
+    def stuck(self) -> bool:
+        return bool(self.waiting) and not self.running
+
+
+async def drive(
+    galaxy: Galaxy, run_id: RunId, view: RunView | JsonView, *, device_grace_s: float, after: int = 0
+) -> int:
+    """Follow the run to its end and return the exit code.
+
+    Args:
+        galaxy: the hub in this process.
+        run_id: a run that was just submitted or resumed.
+        view: where events are shown.
+        device_grace_s: how long to wait when nothing can go on without a device that is gone; then the run is
+            suspended, resumable.
+        after: the sequence number after which events are shown.
+    """
+    progress, stream = _Progress(), aiter(galaxy.journal.follow(run_id, after))
+    pending: asyncio.Task[Recorded] | None = None
+    async with background() as asking:
+        with _cancelling(galaxy, run_id, asking):
+            while True:
+                pending = pending or asyncio.ensure_future(_next(stream))
+                done, _ = await asyncio.wait([pending], timeout=device_grace_s if progress.stuck else None)
+                if not done:
+                    pending.cancel()
+                    return await _let_go(galaxy, run_id, view, progress)
+                recorded, pending = pending.result(), None
+                view.show(recorded)
+                progress.note(recorded.event)
+                match recorded.event:
+                    case e.RunEnded(stop_reason=reason):
+                        return _EXIT.get(reason, 1)
+                    case e.ApprovalAsked() as asked:
+                        asking.create_task(_approve(galaxy, asked, view))
+                    case e.QuestionAsked() as question:
+                        asking.create_task(_answer(galaxy, question, view))
+                    case _:
+                        pass
+
+
+async def _next(stream: AsyncIterator[Recorded]) -> Recorded:
+    return await anext(stream)
+
+
+async def _let_go(galaxy: Galaxy, run_id: RunId, view: RunView | JsonView, progress: _Progress) -> int:
+    await galaxy.suspend(run_id)
+    for reason in sorted(set(progress.waiting.values())):
+        view.say(f"[yellow]{reason}[/]")
+    view.say(
+        f"[yellow]The run is suspended, nothing is lost. Bring the device back, then:[/] starloom resume {run_id}"
+    )
+    return _DEVICE_LOST
+
+
+@contextlib.contextmanager
+def _cancelling(galaxy: Galaxy, run_id: RunId, tasks: Background) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        loop.remove_signal_handler(signal.SIGINT)  # the next Ctrl-C is Python's own
+        tasks.create_task(_cancel(galaxy, run_id))
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+    except NotImplementedError:  # Windows has no such handlers: Ctrl-C leaves at once, the run stays resumable
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+async def _cancel(galaxy: Galaxy, run_id: RunId) -> None:
+    with contextlib.suppress(UsageError):  # it ended in this very moment
+        await galaxy.cancel(run_id)
+
+
+async def _approve(galaxy: Galaxy, asked: e.ApprovalAsked, view: RunView | JsonView) -> None:
+    if isinstance(view, JsonView) or not terminal.someone_is_there():
+        comment = "no one is at the terminal to be asked"
+        _settle(galaxy, asked.approval_id, approved=False, comment=comment)
+        return
+    view.hold()
+    try:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in asked.arguments.items())
+        view.say(f"[yellow bold]?[/] {asked.tool} on {asked.device_id}: {arguments}\n  {asked.reason}")
+        said = await terminal.ask("  Allow this? [y/N] ")
+    finally:
+        view.go_on()
+    _settle(galaxy, asked.approval_id, approved=terminal.is_yes(said), comment="")
+
+
+def _settle(galaxy: Galaxy, approval_id: str, *, approved: bool, comment: str) -> None:
+    with contextlib.suppress(UsageError):  # the run ended, or someone else answered, while the person was thinking
+        galaxy.desk.answer(ApprovalId(approval_id), approved=approved, by="user", comment=comment)
+
+
+async def _answer(galaxy: Galaxy, question: e.QuestionAsked, view: RunView | JsonView) -> None:
+    said = ""
+    if isinstance(view, RunView) and terminal.someone_is_there():
+        view.hold()
+        try:
+            said = await terminal.ask(f"? {question.question} ")
+        finally:
+            view.go_on()
+    with contextlib.suppress(UsageError):
+        galaxy.desk.reply(question.question_id, said)

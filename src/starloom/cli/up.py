@@ -1,0 +1,58 @@
+"""`starloom up`: the hub in the foreground, with its local device, HTTP API and page."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from starloom.cli.options import json_option, workspace_option
+
+if TYPE_CHECKING:
+    from starloom.hub.serve import Address
+
+
+@click.command()
+@click.option("--host", help="Where to listen.  [default: 127.0.0.1, this machine alone]")
+@click.option("--port", type=click.IntRange(0, 65535), help="0 takes any free port.  [default: 5000]")
+@click.option("--key", envvar="STARLOOM_HUB_KEY", help="The key that devices and programs must show.  [default: a new one]")
+@workspace_option
+@json_option
+def up(host: str | None, port: int | None, key: str | None, workspace: Path, as_json: bool) -> int:
+    """Start the hub: devices join it, programs and the page start runs in it. Ctrl-C stops it; runs stay resumable."""
+    asyncio.run(_up(host, port, key, workspace=workspace, as_json=as_json))
+    return 0
+
+
+async def _up(host: str | None, port: int | None, key: str | None, *, workspace: Path, as_json: bool) -> None:
+    from starloom.hub.app import create_app
+    from starloom.hub.guard import Guard
+    from starloom.hub.serve import Address, bind, new_key, published, serving
+    from starloom.session.build import galaxy_here
+    from starloom.settings import load_settings, places
+
+    place = places()
+    settings = load_settings(place.settings_file)
+    host = host or settings.hub.host
+    listener = bind(host, settings.hub.port if port is None else port)
+    address = Address(host, listener.getsockname()[1], key or new_key())
+    with listener, published(address, place.hub_address):
+        async with galaxy_here(place, settings, workspace=workspace) as galaxy:
+            app = create_app(galaxy, Guard(address.key, extra_hosts=frozenset({host})))
+            async with serving(app, listener):
+                _announce(address, as_json=as_json)
+                resumed = await galaxy.resume_all()
+                for run_id in resumed:
+                    click.echo(json.dumps({"resumed": run_id}) if as_json else f"Taking up {run_id}")
+                await asyncio.Event().wait()  # until Ctrl-C cancels this
+
+
+def _announce(address: "Address", *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"url": address.http_url, "join": address.join_url, "page": address.page_url}))
+        return
+    click.echo(f"The hub is up. Page:   {address.page_url}")
+    click.echo(f"Join from a machine:   starloom join '{address.join_url}'")
+    click.echo("Run something:         starloom run 'what you want done'")
+    click.echo("Both addresses hold the key; keep them to yourself. Stop with Ctrl-C.")

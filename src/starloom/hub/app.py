@@ -1,0 +1,200 @@
+"""The hub's application: `/ws` for AIP, `/api` for people's programs, `/` for the page.
+
+Built by `cli` from a `Galaxy` that the composition root made. The upstream routes (health, clients, dispatch,
+task_result) keep upstream's shapes (aip.md section 8); ours stand beside them.
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib import resources
+from typing import Annotated, Any
+
+from fastapi import FastAPI, HTTPException, Query, Request, WebSocket
+from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from starloom import __version__
+from starloom.aip.websocket import StarletteTransport
+from starloom.errors import DeviceError, PolicyError, StarloomError, StoreError, UsageError
+from starloom.hub.guard import Guard, offered_key
+from starloom.ids import ApprovalId, DeviceId, RunId
+from starloom.session.galaxy import Galaxy
+from starloom.session.views import device_row, recorded_row, run_row
+
+_OPEN_PATHS = frozenset({"/", "/favicon.ico"})  # the page itself holds nothing; all it shows comes from /api with the key
+_STATUS = {UsageError: 400, DeviceError: 409, PolicyError: 403, StoreError: 500}
+
+
+class NewRun(BaseModel):
+    """A request in words, or a recipe document with its parameters: one of the two."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    request: str | None = Field(default=None, max_length=100_000)
+    recipe: dict[str, Any] | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    confirm_plan: bool = False
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> "NewRun":
+        if (self.request is None) == (self.recipe is None):
+            raise ValueError("give either 'request' or 'recipe'")
+        return self
+
+
+class Answer(BaseModel):
+    """A person's answer to an approval."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    approved: bool
+    comment: str = ""
+
+
+class QuestionAnswer(BaseModel):
+    """A person's answer to a question."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    answer: str
+
+
+class Dispatch(BaseModel):
+    """Upstream's body of `POST /api/dispatch`."""
+
+    client_id: str = ""
+    request: str = ""
+    task_name: str | None = None
+
+
+def create_app(galaxy: Galaxy, guard: Guard) -> FastAPI:
+    """Return the application; it owns nothing and starts nothing."""
+    app = FastAPI(title="Starloom hub", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
+
+    @app.middleware("http")
+    async def admit(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
+        headers = dict(request.headers)
+        if not guard.host_is_right(headers.get("host")) or not guard.origin_is_right(headers.get("origin")):
+            return JSONResponse({"detail": "This hub does not answer to that Host or Origin."}, status_code=403)
+        open_path = request.url.path in _OPEN_PATHS
+        if not open_path and not guard.key_is_right(offered_key(headers, request.url.query)):
+            return JSONResponse({"detail": "Invalid API key"}, status_code=401)
+        return await go_on(request)
+
+    @app.exception_handler(StarloomError)
+    async def complain(_request: Request, error: StarloomError) -> JSONResponse:
+        status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
+        return JSONResponse({"detail": error.message, "kind": type(error).__name__}, status_code=status)
+
+    _add_wire(app, galaxy, guard)
+    _add_upstream_routes(app, galaxy)
+    _add_run_routes(app, galaxy)
+    _add_people_routes(app, galaxy)
+    return app
+
+
+def _add_wire(app: FastAPI, galaxy: Galaxy, guard: Guard) -> None:
+    @app.websocket("/ws")
+    async def wire(websocket: WebSocket) -> None:
+        headers = dict(websocket.headers)
+        admitted = (
+            guard.host_is_right(headers.get("host"))
+            and guard.origin_is_right(headers.get("origin"))
+            and guard.key_is_right(offered_key(headers, websocket.url.query))
+        )
+        if not admitted:
+            await websocket.close()  # before accept: the handshake is answered 403, as upstream does
+            return
+        await websocket.accept()
+        await galaxy.fleet.serve(StarletteTransport(websocket))
+
+
+def _add_upstream_routes(app: FastAPI, galaxy: Galaxy) -> None:
+    @app.get("/api/health")
+    async def health() -> dict[str, Any]:
+        return {"status": "healthy", "online_clients": galaxy.online_devices(), "version": __version__}
+
+    @app.get("/api/clients")
+    async def clients() -> dict[str, Any]:
+        return {"online_clients": galaxy.online_devices()}
+
+    @app.post("/api/dispatch")
+    async def dispatch(body: Dispatch) -> dict[str, Any]:
+        if not body.request:
+            raise HTTPException(400, "Empty task content")
+        if not body.client_id:
+            raise HTTPException(400, "Empty client ID")
+        if body.client_id not in galaxy.online_devices():
+            raise HTTPException(404, "Client not online")
+        run_id = await galaxy.submit_goal(body.request, DeviceId(body.client_id))
+        return {
+            "status": "dispatched",
+            "task_name": body.task_name or run_id,
+            "client_id": body.client_id,
+            "session_id": run_id,
+        }
+
+    @app.get("/api/task_result/{task_name}")
+    async def task_result(task_name: str) -> dict[str, Any]:
+        ended = await galaxy.ending(RunId(task_name))
+        return {"status": "pending"} if ended is None else {"status": "done", "result": ended.result}
+
+
+def _add_run_routes(app: FastAPI, galaxy: Galaxy) -> None:
+    @app.get("/api/runs")
+    async def runs(limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> dict[str, Any]:
+        return {"runs": [run_row(record) for record in await galaxy.journal.runs(limit)]}
+
+    @app.post("/api/runs", status_code=201)
+    async def start(body: NewRun) -> dict[str, Any]:
+        if body.recipe is not None:
+            run_id = await galaxy.submit_recipe(body.recipe, body.parameters)
+        else:
+            run_id = await galaxy.submit_request(body.request or "", confirm_plan=body.confirm_plan)
+        return {"run_id": run_id}
+
+    @app.get("/api/runs/{run_id}/events")
+    async def events(run_id: str, after: Annotated[int, Query(ge=0)] = 0, follow: bool = True) -> StreamingResponse:
+        await galaxy.known_run(RunId(run_id))
+
+        async def lines() -> AsyncIterator[str]:
+            if follow:
+                async for recorded in galaxy.journal.follow(RunId(run_id), after):
+                    yield json.dumps(recorded_row(recorded), ensure_ascii=False) + "\n"
+            else:
+                for recorded in await galaxy.journal.read(RunId(run_id), after):
+                    yield json.dumps(recorded_row(recorded), ensure_ascii=False) + "\n"
+
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+    @app.post("/api/runs/{run_id}/cancel")
+    async def cancel(run_id: str) -> dict[str, Any]:
+        await galaxy.cancel(RunId(run_id))
+        return {"run_id": run_id}
+
+    @app.post("/api/runs/{run_id}/resume")
+    async def resume(run_id: str) -> dict[str, Any]:
+        await galaxy.resume(RunId(run_id))
+        return {"run_id": run_id}
+
+
+def _add_people_routes(app: FastAPI, galaxy: Galaxy) -> None:
+    @app.get("/", response_class=HTMLResponse)
+    async def page() -> HTMLResponse:
+        text = resources.files("starloom.hub").joinpath("page.html").read_text(encoding="utf-8")
+        policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:"
+        return HTMLResponse(text, headers={"Content-Security-Policy": policy, "X-Frame-Options": "DENY"})
+
+    @app.get("/api/devices")
+    async def devices() -> dict[str, Any]:
+        return {"devices": [device_row(record) for record in galaxy.fleet.records()]}
+
+    @app.post("/api/approvals/{approval_id}")
+    async def answer(approval_id: str, body: Answer) -> dict[str, Any]:
+        galaxy.desk.answer(ApprovalId(approval_id), approved=body.approved, by="user", comment=body.comment)
+        return {"approval_id": approval_id, "approved": body.approved}
+
+    @app.post("/api/questions/{question_id}")
+    async def reply(question_id: str, body: QuestionAnswer) -> dict[str, Any]:
+        galaxy.desk.reply(question_id, body.answer)
+        return {"question_id": question_id}

@@ -1,0 +1,62 @@
+"""Who may talk to the hub: the key, the Host and the Origin, checked before any route or handshake.
+
+Called by `hub.app` for HTTP and for WebSocket alike. Source: aip.md section 12 (unauthenticated dispatch, DNS
+rebinding) and D30, D31: compare bytes in constant time, answer 403 and never 500, look at Host and Origin always.
+"""
+
+import hmac
+from dataclasses import dataclass
+from urllib.parse import parse_qs, urlsplit
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The hub's key and the names it answers to. `extra_hosts`: names beside loopback, when bound beyond it."""
+
+    key: str
+    extra_hosts: frozenset[str] = frozenset()
+
+    def key_is_right(self, offered: str | None) -> bool:
+        """Compare in constant time, any characters; None and empty are wrong."""
+        return bool(offered) and hmac.compare_digest(_bytes(offered), _bytes(self.key))
+
+    def host_is_right(self, host: str | None) -> bool:
+        """Tell whether a Host header names us; a browser on a rebound name says another."""
+        name = _host_name(host)
+        return name is not None and (name in _LOOPBACK or name in self.extra_hosts)
+
+    def origin_is_right(self, origin: str | None) -> bool:
+        """Tell whether an Origin header is absent (not a browser) or one of ours."""
+        if origin is None:
+            return True
+        try:
+            name = urlsplit(origin).hostname
+        except ValueError:
+            return False
+        return name is not None and (name in _LOOPBACK or name in self.extra_hosts)
+
+
+def offered_key(headers: dict[str, str], query: str) -> str | None:
+    """Return the key a caller offers: `X-API-Key`, `Authorization: Bearer`, or `?token=` as upstream's clients do."""
+    if "x-api-key" in headers:
+        return headers["x-api-key"]
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and value:
+        return value.strip()
+    tokens = parse_qs(query, max_num_fields=20).get("token") if query.count("&") < 20 else None
+    return tokens[0] if tokens else None
+
+
+def _bytes(text: str | None) -> bytes:
+    return (text or "").encode("utf-8", errors="surrogatepass")
+
+
+def _host_name(host: str | None) -> str | None:
+    if not host:
+        return None
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None

@@ -1,0 +1,128 @@
+"""Settings: one YAML file that nests each room's own frozen model, with the environment above it.
+
+Read once by the composition root and the command line; no room below imports this. An unknown key is an error that
+suggests the nearest known one. Where things are kept: `Places`.
+"""
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from platformdirs import PlatformDirs
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from starloom.errors import UsageError
+from starloom.llm.settings import LlmSettings
+
+
+class HubSettings(BaseModel):
+    """Where the hub listens. Loopback unless the user says otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=5000, ge=0, le=65535, description="0: any free port")
+    device_name: str = Field(default="hub", description="the name of the hub's own local device")
+
+
+class RunSettings(BaseModel):
+    """Limits of a run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_concurrent_tasks: int = Field(default=16, ge=1)
+    task_timeout_s: float = Field(default=600.0, gt=0, description="for tasks that name no timeout of their own")
+    device_grace_s: float = Field(default=15.0, ge=0, description="how long a run waits for a device it lost")
+    max_steps: int = Field(default=50, ge=1, description="steps of one device agent's round")
+
+
+class Settings(BaseModel):
+    """All settings; every part has defaults, so an empty file is a valid one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hub: HubSettings = HubSettings()
+    runs: RunSettings = RunSettings()
+    llm: LlmSettings = LlmSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The folders of one user: `data` holds the journal and the hub's address, `cache` what can be fetched again."""
+
+    data: Path
+    config: Path
+    cache: Path
+
+    @property
+    def journal(self) -> Path:
+        """The journal's database file."""
+        return self.data / "journal.sqlite"
+
+    @property
+    def hub_address(self) -> Path:
+        """Where a running hub leaves its URL and key for this user's other commands; readable by the user alone."""
+        return self.data / "hub.json"
+
+    @property
+    def settings_file(self) -> Path:
+        """The settings file; it need not exist."""
+        return self.config / "settings.yaml"
+
+
+def places(environ: Mapping[str, str] = os.environ) -> Places:
+    """Return the user's folders: all below `STARLOOM_HOME` when that is set, else where the platform wants them."""
+    home = environ.get("STARLOOM_HOME")
+    if home:
+        root = Path(home).expanduser()
+        return Places(data=root / "data", config=root / "config", cache=root / "cache")
+    dirs = PlatformDirs("starloom", appauthor=False)
+    return Places(data=dirs.user_data_path, config=dirs.user_config_path, cache=dirs.user_cache_path)
+
+
+def load_settings(path: Path) -> Settings:
+    """Read the settings file; a missing file gives the defaults.
+
+    Raises:
+        UsageError: not YAML, an unknown key (with the nearest known one), or a value of the wrong type.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Settings()
+    except OSError as error:
+        raise UsageError(f"The settings file {path} cannot be read: {error.strerror}.", path=str(path)) from error
+    try:
+        content = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        place = getattr(error, "problem_mark", None)
+        where = f" in line {place.line + 1}" if place else ""
+        raise UsageError(f"The settings file {path} is not valid YAML{where}.", path=str(path)) from error
+    try:
+        return Settings.model_validate(content)
+    except ValidationError as error:
+        raise UsageError(f"The settings file {path}: {_first_complaint(error)}", path=str(path)) from error
+
+
+def _first_complaint(error: ValidationError) -> str:
+    first = error.errors()[0]
+    keys = [str(part) for part in first["loc"]]
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(keys[-1], _keys_beside(keys), n=1)
+        advice = f" Did you mean {near[0]!r}?" if near else ""
+        return f"{'.'.join(keys)!r} is not a setting.{advice}"
+    return f"{'.'.join(keys) or 'the whole file'}: {first['msg']}."
+
+
+def _keys_beside(keys: list[str]) -> list[str]:
+    model: Any = Settings
+    for key in keys[:-1]:
+        field = model.model_fields.get(key)
+        model = field.annotation if field is not None else None
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            return []
+    return list(model.model_fields)
