@@ -1,0 +1,142 @@
+"""The router: finds a tool by name, lets the guard judge the call, runs it within limits, and returns a value.
+
+Called by the device process for every command. This is one of the four borders where any exception of a tool becomes a
+failed outcome: the model must see it, and the device must live on.
+"""
+
+import asyncio
+import difflib
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from starloom.errors import StarloomError, UsageError
+from starloom.safety.policy import Decision, Verdict
+from starloom.tools.toolset import Tool, Toolset
+
+logger = logging.getLogger(__name__)
+
+Guard: TypeAlias = Callable[[Tool, Mapping[str, Any]], Verdict]
+
+
+class ToolStatus(StrEnum):
+    """How a call ended. Source: upstream's `ResultStatus`, the two that a device reports."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call. `kind`, when given, must be the tool's; `timeout_s` None means the router's default."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    call_id: str = ""
+    timeout_s: float | None = None
+    kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What came of a call. `error` is set exactly when it failed; `namespace` names the toolset that ran it."""
+
+    status: ToolStatus
+    result: Any = None
+    error: str | None = None
+    namespace: str | None = None
+
+
+class ToolRouter:
+    """Calls the tools of several toolsets by their qualified names.
+
+    Args:
+        toolsets: the toolsets offered; two with one name are refused.
+        guard: the device's own judgement; a DENY verdict stops the call. ASK passes: only the hub can ask a person,
+            and its gate has done so before the command left.
+        default_timeout_s: the limit of a call that brings none.
+        result_limit_bytes: a result whose JSON is longer is a failure, so that no frame grows without bound.
+    """
+
+    def __init__(
+        self,
+        toolsets: Iterable[Toolset],
+        *,
+        guard: Guard | None = None,
+        default_timeout_s: float = 120.0,
+        result_limit_bytes: int = 4 * 1024 * 1024,
+    ) -> None:
+        self._tools: dict[str, Tool] = {}
+        namespaces: set[str] = set()
+        for toolset in toolsets:
+            if toolset.name in namespaces:
+                raise UsageError(f"Two toolsets are named {toolset.name!r}. Give one of them another name.")
+            namespaces.add(toolset.name)
+            self._tools.update((item.name, item) for item in toolset.tools)
+        self._guard = guard
+        self._default_timeout_s = default_timeout_s
+        self._result_limit_bytes = result_limit_bytes
+
+    def infos(self) -> tuple[Tool, ...]:
+        """Return every tool, in the order the toolsets were given."""
+        return tuple(self._tools.values())
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool of that qualified name, or None."""
+        return self._tools.get(name)
+
+    async def call(self, call: ToolCall) -> ToolOutcome:
+        """Run one call and return how it ended; only cancellation leaves as an exception."""
+        found = self._tools.get(call.name)
+        if found is None:
+            return _failure(self._unknown(call.name), None)
+        if call.kind is not None and call.kind != found.kind:
+            return _failure(f"{call.name} is a tool of kind {found.kind!r}, not {call.kind!r}.", found)
+        if self._guard is not None:
+            verdict = self._guard(found, call.arguments)
+            if verdict.decision is Decision.DENY:
+                return _failure(f"This device refuses {call.name}: {verdict.reason}", found)
+        return await self._run(found, call)
+
+    async def _run(self, found: Tool, call: ToolCall) -> ToolOutcome:
+        limit_s = self._default_timeout_s if call.timeout_s is None else call.timeout_s
+        deadline = asyncio.timeout(limit_s)
+        try:
+            async with deadline:
+                result = await found.function(call.arguments)
+        except TimeoutError as error:
+            if deadline.expired():
+                return _failure(f"{call.name} was stopped after its limit of {limit_s:g} s.", found)
+            return _failure(f"{call.name} failed: a time limit inside it passed ({error}).", found)
+        except StarloomError as error:
+            return _failure(error.message, found)
+        except OSError as error:
+            return _failure(f"{call.name} failed: {error.strerror or error} ({error.filename or 'no file'}).", found)
+        except Exception as error:  # the border of a tool call: a broken tool must not end the device
+            logger.exception("The tool %s broke in call %s.", call.name, call.call_id)
+            return _failure(f"{call.name} broke inside: {type(error).__name__}: {error}", found)
+        return self._within_limit(found, result)
+
+    def _within_limit(self, found: Tool, result: Any) -> ToolOutcome:  # noqa: ANN401 - a JSON value
+        try:
+            size_bytes = len(json.dumps(result, ensure_ascii=False, allow_nan=False).encode())
+        except (TypeError, ValueError) as error:
+            return _failure(f"{found.name} returned something that is not JSON: {error}", found)
+        if size_bytes > self._result_limit_bytes:
+            limit = self._result_limit_bytes
+            return _failure(
+                f"{found.name} returned {size_bytes} bytes, more than {limit}. Ask for a smaller part.", found
+            )
+        return ToolOutcome(ToolStatus.SUCCESS, result, None, found.namespace)
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self._tools, n=3)
+        hint = f" Did you mean {' or '.join(near)}?" if near else f" It has: {', '.join(self._tools) or 'none'}."
+        return f"This device has no tool {name!r}.{hint}"
+
+
+def _failure(error: str, found: Tool | None) -> ToolOutcome:
+    return ToolOutcome(ToolStatus.FAILURE, None, error, found.namespace if found else None)

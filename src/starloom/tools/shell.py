@@ -1,0 +1,122 @@
+"""The `shell` toolset: run one program in the workspace, without a shell, within limits.
+
+Its risk is irreversible: the policy asks a person for every command. There is no interpretation of `;`, `|`, `$` or
+wildcards; whoever wants those names a shell as the program and the person sees it.
+"""
+
+import asyncio
+import os
+import shlex
+import signal
+import time
+from contextlib import suppress
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from starloom.safety.policy import Risk
+from starloom.tools.files import FolderPath
+from starloom.tools.toolset import ToolFailure, Toolset, tool
+from starloom.tools.workspace import Workspace
+
+_LONGEST_OUTPUT_BYTES = 64 * 1024
+_LONGEST_RUN_S = 3600.0
+_CHUNK_BYTES = 16 * 1024
+_PASSED_ON = frozenset(
+    {"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL", "TERM"}
+)
+
+Command: TypeAlias = Annotated[
+    list[str] | str, Field(min_length=1, description="Program and arguments; a string is split at spaces, quotes kept.")
+]
+Seconds: TypeAlias = Annotated[float, Field(gt=0, le=_LONGEST_RUN_S)]
+
+
+class Ran(TypedDict):
+    """What a program gave back; `truncated` when the middle of its output was left out."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    truncated: bool
+    duration_s: float
+
+
+def shell_toolset(workspace: Workspace) -> Toolset:
+    """Return the `shell` toolset over a workspace."""
+
+    async def run(command: Command, cwd: FolderPath = ".", timeout_s: Seconds = 60.0) -> Ran:
+        """Run a program without a shell and return its output."""
+        return await _run(_words(command), workspace, cwd, timeout_s)
+
+    return Toolset("shell", (tool(run, name="shell.run", risk=Risk.IRREVERSIBLE, destinations=("command", "cwd")),))
+
+
+def _words(command: list[str] | str) -> list[str]:
+    try:
+        words = shlex.split(command) if isinstance(command, str) else command
+    except ValueError as error:
+        raise ToolFailure(f"The command {command!r} cannot be split into words: {error}.") from error
+    if not words or not words[0]:
+        raise ToolFailure("The command is empty.")
+    if any("\x00" in word for word in words):
+        raise ToolFailure("The command contains a NUL character.")
+    return words
+
+
+async def _run(words: list[str], workspace: Workspace, cwd: str, timeout_s: float) -> Ran:
+    folder = workspace.folder(cwd)
+    started = time.monotonic()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            cwd=folder,
+            env={name: value for name, value in os.environ.items() if name in _PASSED_ON},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ToolFailure(f"Cannot start {words[0]!r}: {error.strerror}.") from error
+    try:
+        async with asyncio.timeout(timeout_s) as deadline:
+            (out, out_cut), (err, err_cut), exit_code = await asyncio.gather(
+                _limited(process.stdout), _limited(process.stderr), process.wait()
+            )
+    except TimeoutError as error:
+        if not deadline.expired():
+            raise
+        raise ToolFailure(f"{words[0]!r} was killed after its limit of {timeout_s:g} s.") from error
+    finally:
+        await _end(process)
+    duration_s = round(time.monotonic() - started, 3)
+    return Ran(exit_code=exit_code, stdout=out, stderr=err, truncated=out_cut or err_cut, duration_s=duration_s)
+
+
+async def _limited(stream: asyncio.StreamReader | None) -> tuple[str, bool]:
+    """Read a stream to its end, keeping its first and last part; answer whether something was left out."""
+    if stream is None:
+        return "", False
+    half = _LONGEST_OUTPUT_BYTES // 2
+    first, last, dropped = bytearray(), bytearray(), 0
+    while chunk := await stream.read(_CHUNK_BYTES):
+        room = half - len(first)
+        first += chunk[:room]
+        last += chunk[room:]
+        if len(last) > half:
+            dropped += len(last) - half
+            del last[: len(last) - half]
+    mark = f"\n… {dropped} bytes left out …\n".encode() if dropped else b""
+    return bytes(first + mark + last).decode(errors="replace"), dropped > 0
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill the program and all it started; nothing of it outlives the call.
+
+    The group is killed even when the program itself has ended: what it left in the background goes with it.
+    """
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()

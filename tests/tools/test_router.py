@@ -1,0 +1,132 @@
+import asyncio
+import logging
+
+import pytest
+
+from starloom.errors import PolicyError, UsageError
+from starloom.safety.policy import Decision, Risk, Verdict
+from starloom.tools.router import ToolCall, ToolOutcome, ToolRouter, ToolStatus
+from starloom.tools.toolset import Toolset, tool
+
+
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+def refuse() -> str:
+    """Refuse."""
+    raise PolicyError("Not that.")
+
+
+def open_missing() -> str:
+    """Open a file that is not there."""
+    with open("/nonexistent/file") as file:  # noqa: PTH123
+        return file.read()
+
+
+def break_down() -> str:
+    """Break."""
+    raise ZeroDivisionError("by zero")
+
+
+async def wait_for_ever() -> str:
+    """Wait."""
+    await asyncio.Event().wait()
+    return ""
+
+
+async def give_up() -> str:
+    """Time out inside."""
+    raise TimeoutError("the printer")
+
+
+async def not_a_number() -> float:
+    """Return what JSON cannot hold."""
+    return float("nan")
+
+
+FUNCTIONS = (echo, refuse, open_missing, break_down, wait_for_ever, give_up, not_a_number)
+TOOLSET = Toolset("t", tuple(tool(item, name=f"t.{item.__name__}", risk=Risk.READ) for item in FUNCTIONS))
+
+
+def router(**options) -> ToolRouter:
+    return ToolRouter([TOOLSET], **options)
+
+
+async def test_call_returns_the_result_and_its_namespace():
+    outcome = await router().call(ToolCall("t.echo", {"text": "hi"}))
+    assert outcome == ToolOutcome(ToolStatus.SUCCESS, "hi", None, "t")
+
+
+def test_infos_and_find():
+    assert [item.name for item in router().infos()][:2] == ["t.echo", "t.refuse"]
+    assert router().find("t.echo") is TOOLSET.tools[0]
+    assert router().find("echo") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("t.ecco", {}, "Did you mean t.echo"),
+        ("zzz", {}, "It has: t.echo"),
+        ("t.echo", {"tekst": "hi"}, "text: Field required"),
+        ("t.refuse", {}, "Not that."),
+        ("t.open_missing", {}, "No such file"),
+        ("t.give_up", {}, "the printer"),
+        ("t.not_a_number", {}, "not JSON"),
+    ],
+)
+async def test_failure_is_a_value_with_a_sentence(name, arguments, words):
+    outcome = await router().call(ToolCall(name, arguments))
+    assert outcome.status is ToolStatus.FAILURE
+    assert words in (outcome.error or "")
+    assert outcome.result is None
+
+
+async def test_broken_tool_is_logged_once_and_becomes_a_failure(caplog):
+    with caplog.at_level(logging.ERROR):
+        outcome = await router().call(ToolCall("t.break_down", {}, "c1"))
+    assert "ZeroDivisionError" in (outcome.error or "")
+    assert len(caplog.records) == 1
+
+
+async def test_call_over_its_limit_is_stopped():
+    outcome = await router().call(ToolCall("t.wait_for_ever", {}, timeout_s=0.01))
+    assert outcome.error == "t.wait_for_ever was stopped after its limit of 0.01 s."
+
+
+async def test_result_over_the_limit_is_a_failure():
+    outcome = await router(result_limit_bytes=10).call(ToolCall("t.echo", {"text": "x" * 20}))
+    assert "22 bytes" in (outcome.error or "")
+
+
+async def test_kind_must_fit():
+    assert (await router().call(ToolCall("t.echo", {"text": ""}, kind="action"))).status is ToolStatus.SUCCESS
+    assert (await router().call(ToolCall("t.echo", {"text": ""}, kind="data_collection"))).status is ToolStatus.FAILURE
+
+
+@pytest.mark.parametrize(
+    ("decision", "status"),
+    [
+        (Decision.ALLOW, ToolStatus.SUCCESS),
+        (Decision.ASK, ToolStatus.SUCCESS),
+        (Decision.DENY, ToolStatus.FAILURE),
+    ],
+)
+async def test_guard_can_only_refuse(decision, status):
+    guarded = router(guard=lambda _tool, _arguments: Verdict(decision, "rule", "because"))
+    assert (await guarded.call(ToolCall("t.echo", {"text": ""}))).status is status
+
+
+async def test_cancellation_leaves_the_router():
+    call = asyncio.ensure_future(router().call(ToolCall("t.wait_for_ever")))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+def test_two_toolsets_of_one_name_are_refused():
+    with pytest.raises(UsageError, match="'t'"):
+        ToolRouter([TOOLSET, TOOLSET])
