@@ -245,9 +245,8 @@ def test_record_of_attempts_needs_only_the_standard_library():
         "import sys; import starloom.device.attempts; "
         "print([n for n in sys.modules if n.split('.')[0] not in sys.stdlib_module_names and n != '__main__'])"
     )
-    output = subprocess.run(
-        [sys.executable, "-S", "-c", "import sys; sys.path[:0] = sys.argv[1:]; " + code, str(Path(starloom.__file__).parent.parent)],
-        check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
+    source = str(Path(starloom.__file__).parent.parent)
+    command = [sys.executable, "-S", "-c", "import sys; sys.path[:0] = sys.argv[1:]; " + code, source]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     modules = [name for name in eval(output) if not name.startswith("starloom")]
     assert modules == []

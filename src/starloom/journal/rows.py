@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from starloom.errors import StoreError
 from starloom.ids import RunId
 from starloom.journal.codec import dumps, loads, loads_all
-from starloom.journal.events import Event, Recorded, RunEnded, RunResumed, RunStarted, decode, encode
+from starloom.journal.events import SCHEMA_VERSION, Event, Recorded, RunEnded, RunResumed, RunStarted, decode, encode
 from starloom.journal.store import RunRecord
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -20,12 +20,13 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One event before it has a number. `at_us`: microseconds since 1970, UTC."""
+    """One event before it has a number. `at_us`: microseconds since 1970, UTC; `version`: of the stored form."""
 
     kind: str
     body: str
     key: str | None
     at_us: int
+    version: int = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class SqliteJournal:
 
     async def chunks(self, run_id: RunId, after: int = 0, size: int = 1_000) -> AsyncIterator[tuple[Recorded, ...]]:
         """Yield the events above `after`, at most `size` at a time, each chunk one short read."""
-        while chunk := await self._read(lambda reader, after=after: _recorded(reader, run_id, after, size)):  # type: ignore[misc]
+        while chunk := await self.query(lambda reader, after=after: _recorded(reader, run_id, after, size)):  # type: ignore[misc]
             yield chunk
             after = chunk[-1].seq
             if len(chunk) < size:
@@ -97,7 +97,7 @@ class SqliteJournal:
 
     async def rows(self, run_id: RunId, after: int, size: int) -> tuple[NumberedRow, ...]:
         """Return at most `size` rows above `after` as they are stored; for export."""
-        return await self._read(lambda reader: _rows(reader, run_id, after, size))
+        return await self.query(lambda reader: _rows(reader, run_id, after, size))
 
     def follow(self, run_id: RunId, after: int = 0) -> AsyncIterator[Recorded]:
         """Yield events above `after`, then new ones as this process commits them; see `Journal.follow`.
@@ -111,11 +111,11 @@ class SqliteJournal:
 
     async def runs(self, limit: int = 50) -> tuple[RunRecord, ...]:
         """Return the newest runs first; reads one row a run."""
-        return await self._read(lambda reader: _runs(reader, limit))
+        return await self.query(lambda reader: _runs(reader, limit))
 
     async def run(self, run_id: RunId) -> RunRecord | None:
         """Return one run's line of the list; None for an unknown run."""
-        return await self._read(lambda reader: _run(reader, run_id))
+        return await self.query(lambda reader: _run(reader, run_id))
 
     async def close(self) -> None:
         """Commit what is waiting, end the followers and let the files go; idempotent."""
@@ -140,12 +140,16 @@ class SqliteJournal:
             raise StoreError(f"The journal {str(self.path)!r} was opened read-only.", path=str(self.path))
         return await self._writer.do(work)
 
-    async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a query in the reader thread."""
+    async def query(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a query in the reader thread; for this room's own retention.
+
+        Raises:
+            StoreError: the journal is closed or cannot be read.
+        """
         if self._closed:
             raise StoreError(f"The journal {str(self.path)!r} is closed.", path=str(self.path))
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._reading, query, self._reader)
+            return await asyncio.get_running_loop().run_in_executor(self._reading, question, self._reader)
         except sqlite3.Error as error:
             raise translated(error, "read the journal", self.path) from error
 
@@ -196,7 +200,8 @@ def _rows(reader: sqlite3.Connection, run_id: RunId, after: int, size: int) -> t
     if bounds is None:
         return ()
     rows = reader.execute(
-        "SELECT seq, kind, body, key, at_us FROM events WHERE position > ? AND position <= ? ORDER BY position LIMIT ?",
+        "SELECT seq, kind, body, key, at_us, version FROM events "
+        "WHERE position > ? AND position <= ? ORDER BY position LIMIT ?",
         (*bounds, size),
     )
     return tuple(NumberedRow(row[0], Row(*row[1:])) for row in rows)
@@ -214,7 +219,7 @@ def _bounds(reader: sqlite3.Connection, run_id: RunId, after: int) -> tuple[int,
 def _runs(reader: sqlite3.Connection, limit: int) -> tuple[RunRecord, ...]:
     """Read the list of runs, in the reader thread."""
     rows = reader.execute(
-        f"SELECT {_RUN_COLUMNS} FROM runs WHERE last_seq > 0 ORDER BY number DESC LIMIT ?",  # noqa: S608 (constants)
+        f"SELECT {_RUN_COLUMNS} FROM runs WHERE last_seq > 0 AND NOT hidden ORDER BY number DESC LIMIT ?",  # noqa: S608 (constants)
         (limit,),
     )
     return tuple(to_run_record(*row) for row in rows)
@@ -223,7 +228,7 @@ def _runs(reader: sqlite3.Connection, limit: int) -> tuple[RunRecord, ...]:
 def _run(reader: sqlite3.Connection, run_id: RunId) -> RunRecord | None:
     """Read one run's line, in the reader thread."""
     row = reader.execute(
-        f"SELECT {_RUN_COLUMNS} FROM runs WHERE run_id = ? AND last_seq > 0",  # noqa: S608 (constants)
+        f"SELECT {_RUN_COLUMNS} FROM runs WHERE run_id = ? AND last_seq > 0 AND NOT hidden",  # noqa: S608 (constants)
         (run_id,),
     ).fetchone()
     return None if row is None else to_run_record(*row)

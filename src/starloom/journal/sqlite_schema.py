@@ -1,7 +1,8 @@
 """Opens a SQLite journal file: its tables, its versions, and what its errors mean. Called by `sqlite` only.
 
     schema_version(version, applied_at_us)     one row a migration that was applied
-    runs(number, run_id, …, last_seq, epoch)   the list of runs, kept in the same transactions as the events
+    runs(number, run_id, …, last_seq, epoch)   the list of runs, kept in the same transactions as the events;
+                                               hidden: on its way in or out, and nobody's after a crash
     events(position, version, at_us, kind, key, body)
                                                position = runs.number * 2^32 + seq, so a run lies in one piece
 
@@ -20,6 +21,7 @@ from starloom.journal.rows import microseconds
 SEQ_BITS = 32
 _APPLICATION_ID = 0x5374_4C6D  # "StLm": tells our file from another program's
 _BUSY_S = 10.0
+_HEADER_BYTES = 100  # of a SQLite file; a shorter one holds nothing
 
 MIGRATIONS: tuple[str, ...] = (
     """
@@ -32,7 +34,8 @@ MIGRATIONS: tuple[str, ...] = (
         ended_at_us INTEGER,
         stop_reason TEXT,
         last_seq INTEGER NOT NULL,
-        epoch INTEGER NOT NULL
+        epoch INTEGER NOT NULL,
+        hidden INTEGER NOT NULL
     ) STRICT;
     CREATE TABLE events (
         position INTEGER PRIMARY KEY,
@@ -47,7 +50,10 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE UNIQUE INDEX events_key ON events (run, key) WHERE key IS NOT NULL;
     """,
 )
-"""One script a version; the position in this tuple plus one is the version it leads to. Append, never change."""
+"""One script a version; the position in this tuple plus one is the version it leads to. Append, never change.
+
+A new form of an event is a new version here too, if only with an empty script: it keeps older programs out.
+"""
 
 _MEANINGS: tuple[tuple[str, str], ...] = (
     ("SQLITE_FULL", "the disk is full; free some space and try again"),
@@ -76,11 +82,16 @@ def connect_writer(path: Path, now: datetime, migrations: Sequence[str] = MIGRAT
     Raises:
         StoreError: it cannot be written, is damaged, not ours, or from a newer Starloom.
     """
+    _check_not_cut(path)
     with _opening(path, sqlite_uri(path, "rwc")) as connection:
-        _check_not_newer(path, current_version(connection, path), len(migrations))
+        version = current_version(connection, path)
+        _check_not_newer(path, version, len(migrations))
+        if version == 0:
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # so that `prune` can give space back
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         migrate(connection, path, now, migrations)
+        _sweep_hidden(connection)
         return connection
 
 
@@ -138,10 +149,22 @@ def migrate(connection: sqlite3.Connection, path: Path, now: datetime, migration
             for statement in script.split(";"):
                 connection.execute(statement)
             connection.execute("INSERT INTO schema_version VALUES (?, ?)", (number, microseconds(now)))
+        connection.execute("DELETE FROM runs WHERE 0")  # BEGIN alone does not notice a read-only file
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _sweep_hidden(connection: sqlite3.Connection) -> None:
+    """Remove what an interrupted import or prune left."""
+    for (number,) in connection.execute("SELECT number FROM runs WHERE hidden").fetchall():
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(
+            "DELETE FROM events WHERE position BETWEEN ? AND ?", (number << SEQ_BITS, (number + 1) << SEQ_BITS)
+        )
+        connection.execute("DELETE FROM runs WHERE number = ?", (number,))
+        connection.execute("COMMIT")
 
 
 def current_version(connection: sqlite3.Connection, path: Path) -> int:
@@ -160,6 +183,19 @@ def current_version(connection: sqlite3.Connection, path: Path) -> int:
         )
     (version,) = connection.execute("SELECT max(version) FROM schema_version").fetchone()
     return int(version)
+
+
+def _check_not_cut(path: Path) -> None:
+    """Refuse a file so short that SQLite would take it for a new one and throw its log away."""
+    log = path.with_name(f"{path.name}-wal")
+    size_bytes = path.stat().st_size if path.exists() else 0
+    log_bytes = log.stat().st_size if log.exists() else 0
+    if 0 < size_bytes < _HEADER_BYTES or (size_bytes == 0 and log_bytes > 0):
+        raise StoreError(
+            f"Could not open the journal {str(path)!r}: the file is damaged, only {size_bytes} bytes of it are there; "
+            "put back a copy of it, or move it and its '-wal' file away to start with an empty journal.",
+            path=str(path),
+        )
 
 
 def _check_not_newer(path: Path, found: int, known: int) -> None:

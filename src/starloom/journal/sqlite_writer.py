@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from starloom.errors import StoreError
 from starloom.ids import RunId
-from starloom.journal.events import SCHEMA_VERSION, Recorded
+from starloom.journal.events import Recorded
 from starloom.journal.rows import Row, instant, microseconds, summarised, to_recorded
 from starloom.journal.sqlite_schema import SEQ_BITS, translated
 from starloom.journal.store import Fenced, RunRecord
@@ -65,13 +65,13 @@ class Batch:
             self._runs[run_id] = state
         return state
 
-    def create(self, run_id: RunId, at_us: int) -> RunState:
-        """Return the run's state, new when unknown."""
+    def create(self, run_id: RunId, at_us: int, *, hidden: bool = False) -> RunState:
+        """Return the run's state, new when unknown; a hidden run is not listed."""
         state = self.find(run_id)
         if state is None:
             number = self.connection.execute(
-                "INSERT INTO runs (run_id, request, started_at_us, last_seq, epoch) VALUES (?, '', ?, 0, 0)",
-                (run_id, at_us),
+                "INSERT INTO runs (run_id, request, started_at_us, last_seq, epoch, hidden) VALUES (?, '', ?, 0, 0, ?)",
+                (run_id, at_us, hidden),
             ).lastrowid
             state = RunState(number or 0, 0, RunRecord(run_id, "", instant(at_us), None, None, 0))
             self._runs[run_id] = state
@@ -81,7 +81,7 @@ class Batch:
         """Add one event to a run; None when the run already holds its key."""
         run_id, seq = state.record.run_id, state.record.last_seq + 1
         position = (state.number << SEQ_BITS) | seq
-        values = (position, SCHEMA_VERSION, row.at_us, row.kind, row.key, row.body)
+        values = (position, row.version, row.at_us, row.kind, row.key, row.body)
         if not self.connection.execute(_INSERT, values).rowcount:
             return None
         recorded = to_recorded(run_id, seq, row)
