@@ -132,14 +132,17 @@ def _fields(
             rest = segment.text[match.end() :].strip(" :.#")
             candidates = [rest] if rest else [item.text for item in segments[position + 1 : position + 2]]
             if not rest and below and index + 1 < len(lines):
-                candidates += [
-                    item.text
-                    for item in lines[index + 1].segments()
-                    if abs(item.column - segment.column) <= _NEAR_COLUMNS
-                ]
+                candidates += _below(segments, position, lines[index + 1].segments())
             value = next((value for text in candidates if (value := read(text)) is not None), None)
             if value is not None:
                 yield value
+
+
+def _below(heads: Sequence[Line], position: int, under: Sequence[Line]) -> list[str]:
+    """Return what stands below one of a line's heads: its place in a row of as many values, else its column."""
+    if len(under) == len(heads):
+        return [under[position].text]
+    return [item.text for item in under if abs(item.column - heads[position].column) <= _NEAR_COLUMNS]
 
 
 def _number_at_start(text: str) -> str | None:

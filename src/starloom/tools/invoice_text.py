@@ -23,7 +23,7 @@ from starloom.tools.invoice_layout import Line, find_date, find_number, find_sup
 
 _CLASSES = (LabelClass.DUE, LabelClass.GRAND, LabelClass.PLAIN)
 _DOLLARS = frozenset({"USD", "CAD", "AUD", "NZD"})
-_INVOICE_WORD = re.compile(r"(?i)\b(tax invoice|invoice|rechnung|rechnungs\w+|faktura|bill|credit note|gutschrift)\b")
+_INVOICE_WORD = re.compile(r"(?i)\b(invoice|rechnung\w*|faktura|bill|credit note|gutschrift)\b")
 _OTHER_DOCUMENT = re.compile(
     r"(?i)\W*(quotation|quote|offer|angebot|kostenvoranschlag|pro[- ]?forma( invoice)?|proformarechnung"
     r"|(payment )?reminder|(zahlungs)?erinnerung|\d?\.? ?mahnung|order( confirmation)?|auftragsbestätigung|bestellung"

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from starloom.safety.paths import PathRefused
 from starloom.safety.policy import Risk
 from starloom.tools.invoice_text import Invoice, Unclear, read_invoice
 from starloom.tools.pdf import LARGEST_PDF_BYTES, pages_of, require_pdf
@@ -89,7 +90,7 @@ def _each(workspace: Workspace, documents: list[Path]) -> Iterator[tuple[str, In
         check_stopped()
         try:
             text = _text(workspace, workspace.relative(item))
-        except ToolFailure as failure:
+        except (ToolFailure, PathRefused) as failure:
             check_stopped()
             yield item.name, Unclear(failure.message)
         else:

@@ -4,6 +4,7 @@ A written workbook holds real formulas *and* their right values: openpyxl writes
 finished file; a viewer that does not calculate still shows the totals. Needs the `office` extra.
 """
 
+import zipfile
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
 
 _LARGEST_BYTES = 50 * 1024 * 1024
+_LARGEST_UNPACKED_BYTES = 300 * 1024 * 1024
 _MOST_ROWS = 20_000
 _LONGEST_SHEET_NAME = 31
 _NOT_IN_SHEET_NAMES = str.maketrans(dict.fromkeys("[]:*?/\\'", "-"))
 _MONEY_FORMAT = "#,##0.00"
 TOTALS_SHEET = "Totals"
+_RESERVED_NAMES = frozenset({"history", TOTALS_SHEET.lower()})  # Excel refuses the first, the second is ours
 
 
 class Workbooked(TypedDict):
@@ -125,7 +128,7 @@ def _add_totals(
     book: "Workbook", tables: list[Table], names: list[str], totals: list[dict[str, Decimal]]
 ) -> dict[str, Decimal]:
     """Add the Totals sheet: a line a table and currency, then one a currency; return its formulas' values by cell."""
-    sheet = book.create_sheet(_sheet_name(TOTALS_SHEET, book.sheetnames))
+    sheet = book.create_sheet(TOTALS_SHEET)
     values: dict[str, Decimal] = {}
     for column, title in enumerate(("table", "currency", "total"), start=1):
         _put(sheet, 1, column, title, bold=True)
@@ -200,7 +203,7 @@ def _sheet_name(title: str, taken: list[str]) -> str:
     last = title.rstrip("/").rpartition("/")[2] or title
     printable = "".join(sign for sign in last.translate(_NOT_IN_SHEET_NAMES) if sign.isprintable()).strip()
     base = printable[:_LONGEST_SHEET_NAME] or "Table"
-    used = {name.lower() for name in taken} | {"history", *([] if title == TOTALS_SHEET else [TOTALS_SHEET.lower()])}
+    used = {name.lower() for name in taken} | _RESERVED_NAMES
     name, number = base, 1
     while name.lower() in used:
         number += 1
@@ -217,8 +220,9 @@ def _read(workspace: Workspace, path: str, name: str) -> SheetTable:
         raise missing_office("Reading a workbook") from error
     real = workspace.file(path, limit_bytes=_LARGEST_BYTES)
     try:
+        check_unpacked_size(real, path)
         book = openpyxl.load_workbook(real, read_only=True, data_only=True)
-    except (InvalidFileException, ValueError, KeyError, OSError) as error:
+    except (InvalidFileException, zipfile.BadZipFile, ValueError, KeyError, OSError) as error:
         raise ToolFailure(f"{path!r} is not a readable workbook: {error}", path=path) from error
     try:
         names = list(book.sheetnames)
@@ -229,6 +233,18 @@ def _read(workspace: Workspace, path: str, name: str) -> SheetTable:
         book.close()
     columns = ["" if cell is None else str(cell) for cell in rows[0]] if rows else []
     return SheetTable(title=name or names[0], columns=columns, rows=rows[1:], sheets=names)
+
+
+def check_unpacked_size(real: Path, name: str) -> None:
+    """Refuse a workbook that is small on disk and huge when unpacked.
+
+    Raises:
+        ToolFailure: it would unpack to more than the limit.
+    """
+    with zipfile.ZipFile(real) as archive:
+        size_bytes = sum(entry.file_size for entry in archive.infolist())
+    if size_bytes > _LARGEST_UNPACKED_BYTES:
+        raise ToolFailure(f"{name!r} unpacks to {size_bytes} bytes, more than {_LARGEST_UNPACKED_BYTES}.", path=name)
 
 
 def _limited_rows(sheet: Any, path: str) -> list[tuple[Any, ...]]:  # noqa: ANN401 - openpyxl's read-only sheet
