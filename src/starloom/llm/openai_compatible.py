@@ -1,0 +1,245 @@
+"""One connection to an OpenAI-compatible endpoint over pydantic-ai: a request out, an answer or a `ModelFault` back.
+
+Called by `llm.completion`, which reads the reply and asks again. The only module that imports pydantic-ai, openai and
+their HTTP client, and only when a connection is opened; their exceptions end here.
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, SecretStr
+
+from starloom.errors import UsageError
+from starloom.llm.faults import FaultKind, ModelFault, advice, kind_of_status
+from starloom.llm.port import Message, Usage
+from starloom.llm.replies import Finish
+from starloom.llm.settings import PROVIDERS, ModelProfile, OutputMode
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.models.openai import OpenAIChatModel
+
+_MAX_DETAIL = 200
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One reply as it came: its text (or the arguments of the one output tool), how it ended, what it used."""
+
+    text: str
+    finish: Finish
+    model: str
+    usage: Usage
+
+
+class Connection:
+    """Speaks to one profile's endpoint. Opened at the first request; whoever made it closes it."""
+
+    def __init__(self, profile: ModelProfile, key: SecretStr | None = None) -> None:
+        self.profile = profile
+        self._key = key
+        self._model: OpenAIChatModel | None = None
+        self._http: Any = None  # httpx2.AsyncClient
+        provider = PROVIDERS.get(profile.provider)
+        self.base_url = (profile.base_url or (provider.base_url if provider else None) or "").rstrip("/")
+        if not self.base_url:
+            raise UsageError(f"The profile of {profile.model!r} names no address (`base_url`).")
+
+    async def ask(
+        self, messages: Sequence[Message], schema: type[BaseModel], mode: OutputMode, *, max_tokens: int
+    ) -> Answer:
+        """Send the turns and return the answer.
+
+        Cancelling ends the HTTP request.
+
+        Raises:
+            ModelFault: what went wrong, in one line and one kind.
+        """
+        # The library's import is two seconds of work: not on the event loop.
+        if self._model is None:
+            self._model = await asyncio.to_thread(self._open)
+        from pydantic_ai.exceptions import AgentRunError, UserError
+
+        history, parameters = _history(messages), _parameters(schema, mode)
+        try:
+            async with asyncio.timeout(self.profile.timeout_s):
+                response = await self._model.request(history, self._settings(max_tokens), parameters)
+        except TimeoutError as error:
+            raise self._fault(FaultKind.TIMED_OUT, f"nothing within {self.profile.timeout_s:g} s") from error
+        except (AgentRunError, UserError, IndexError) as error:  # IndexError: `choices` is empty
+            raise self._translated(error) from error
+        return self._answer(response)
+
+    async def close(self) -> None:
+        """End the connections to the endpoint."""
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = self._model = None
+
+    def _open(self) -> "OpenAIChatModel":
+        import httpx2
+        from openai import AsyncOpenAI
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.profiles.openai import OpenAIModelProfile
+        from pydantic_ai.providers.openai import OpenAIProvider
+
+        profile = self.profile
+        try:
+            verify: ssl.SSLContext | bool = (
+                ssl.create_default_context(cafile=profile.ca_file) if profile.ca_file else True
+            )
+        except OSError as error:
+            raise UsageError(f"The CA file {profile.ca_file!r} cannot be read: {error.strerror}.") from error
+        self._http = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(profile.timeout_s, connect=min(10.0, profile.timeout_s)),
+            verify=verify,
+            proxy=profile.proxy,
+            trust_env=urlsplit(self.base_url).hostname not in _LOOPBACK,  # a proxy is never asked for this machine
+        )
+        client = AsyncOpenAI(
+            base_url=self.base_url,
+            api_key=self._key.get_secret_value() if self._key else "none",
+            default_headers=profile.headers,
+            http_client=self._http,
+            max_retries=0,  # tries are ours: counted, with a deadline and a breaker
+        )
+        abilities = OpenAIModelProfile(
+            supports_json_schema_output=True,
+            supports_json_object_output=True,
+            openai_chat_supports_max_completion_tokens=profile.provider == "openai",
+        )
+        return OpenAIChatModel(profile.model, provider=OpenAIProvider(openai_client=client), profile=abilities)
+
+    def _settings(self, max_tokens: int) -> Any:  # noqa: ANN401 - pydantic-ai's ModelSettings, a typed dict
+        settings: dict[str, Any] = {"max_tokens": max_tokens, "extra_body": dict(self.profile.extra_body)}
+        if self.profile.temperature is not None and self.profile.provider != "openai":
+            settings["temperature"] = self.profile.temperature
+        return settings
+
+    def _answer(self, response: "ModelResponse") -> Answer:
+        from pydantic_ai.messages import TextPart, ToolCallPart
+
+        calls = [part.args_as_json_str() for part in response.parts if isinstance(part, ToolCallPart)]
+        texts = [part.content for part in response.parts if isinstance(part, TextPart)]
+        if response.finish_reason == "content_filter":
+            raise self._fault(FaultKind.CONTENT_FILTER, " ".join(texts))
+        finish: Finish = "unknown"
+        if response.finish_reason == "length":
+            finish = "length"
+        elif response.finish_reason in ("stop", "tool_call"):
+            finish = "stop"
+        usage = Usage(
+            input_tokens=response.usage.input_tokens,
+            output_tokens=response.usage.output_tokens,
+            cached_tokens=response.usage.cache_read_tokens,
+        )
+        text = calls[0] if len(calls) == 1 else "\n".join(calls or texts)
+        return Answer(text, finish, response.model_name or self.profile.model, usage)
+
+    def _translated(self, error: Exception) -> ModelFault:
+        """Return our fault for a library's exception."""
+        from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UserError
+
+        if isinstance(error, ModelHTTPError):
+            body = str(error.body or "")
+            retry_after = _seconds((error.headers or {}).get("retry-after"))
+            kind = kind_of_status(error.status_code, body)
+            if "<html" in body.lower() and kind is not FaultKind.SERVER_ERROR:
+                body = "a web page"
+            return self._fault(kind, _message_in(error.body), retry_after_s=retry_after, status=error.status_code)
+        text = str(error)
+        cause = type(error.__cause__).__name__
+        if isinstance(error, ModelAPIError):
+            if "decode" in text or "JSON" in text:
+                return self._fault(FaultKind.NOT_JSON, "an answer that is no JSON")
+            if "Timeout" in cause or "timed out" in text.lower():
+                return self._fault(FaultKind.TIMED_OUT, "")
+            return self._fault(FaultKind.UNREACHABLE, text if text != "Connection error." else "")
+        if isinstance(error, UserError):
+            return self._fault(FaultKind.BAD_REQUEST, text)
+        detail = "an answer without choices" if isinstance(error, IndexError) else "an answer of another shape"
+        return self._fault(FaultKind.NOT_JSON, "a web page or text" if "expected JSON" in text else detail)
+
+    def _fault(
+        self, kind: FaultKind, detail: str, *, retry_after_s: float | None = None, status: int | None = None
+    ) -> ModelFault:
+        line = advice(kind, self.profile.model, self.base_url, self._clean(detail))
+        return ModelFault(kind, line, model=self.profile.model, retry_after_s=retry_after_s, status=status)
+
+    def _clean(self, text: str) -> str:
+        """Return a provider's words as one short line without the key."""
+        if self._key is not None:
+            text = text.replace(self._key.get_secret_value(), "[key]")
+        text = re.sub(r"\b(sk|pk|key)-[\w*-]{3,}", "[key]", text)
+        text = " ".join(text.split())
+        return text if len(text) <= _MAX_DETAIL else text[: _MAX_DETAIL - 1] + "…"
+
+
+def _history(messages: Sequence[Message]) -> "list[ModelMessage]":
+    """Return the turns in pydantic-ai's words; turns of one side that follow each other become one message."""
+    from pydantic_ai.messages import (
+        BinaryContent,
+        ModelRequest,
+        ModelRequestPart,
+        ModelResponse,
+        SystemPromptPart,
+        TextPart,
+        UserPromptPart,
+    )
+
+    history: list[ModelMessage] = []
+    parts: list[ModelRequestPart] = []
+    for message in messages:
+        if message.role == "assistant":
+            if parts:
+                history.append(ModelRequest(parts))
+                parts = []
+            history.append(ModelResponse([TextPart(message.text)]))
+        elif message.role == "system":
+            parts.append(SystemPromptPart(message.text))
+        else:
+            images = [BinaryContent(image.content, media_type=image.media_type) for image in message.images]
+            parts.append(UserPromptPart([message.text, *images] if images else message.text))
+    return [*history, ModelRequest(parts)] if parts else history
+
+
+def _parameters(schema: type[BaseModel], mode: OutputMode) -> "ModelRequestParameters":
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.output import OutputObjectDefinition
+    from pydantic_ai.tools import ToolDefinition
+
+    json_schema = schema.model_json_schema()
+    description = schema.__doc__
+    if mode is OutputMode.TOOL:
+        tool = ToolDefinition(
+            name="final_result", parameters_json_schema=json_schema, description=description, kind="output"
+        )
+        return ModelRequestParameters(output_mode="tool", output_tools=[tool], allow_text_output=False)
+    wanted = OutputObjectDefinition(json_schema=json_schema, name=schema.__name__, description=description)
+    return ModelRequestParameters(
+        output_mode="prompted" if mode is OutputMode.PROMPTED else "native", output_object=wanted
+    )
+
+
+def _message_in(body: object) -> str:
+    if isinstance(body, dict):
+        inner = body.get("error", body)
+        if isinstance(inner, dict):
+            return str(inner.get("message") or inner.get("detail") or "")
+        return str(inner)
+    text = str(body or "")
+    return "a web page" if "<html" in text.lower() or "<!doctype" in text.lower() else text
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return max(0.0, float(text)) if text else None
+    except ValueError:
+        return None
