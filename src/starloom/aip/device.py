@@ -1,0 +1,194 @@
+"""The device's end of one connection: takes COMMANDs, answers every one. Sans I/O; driven by the device process.
+
+Source: wire specification, sections 5.1, 6.1, 6.3 and 14 (device); D5 and D25 are remedied by the process.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from starloom.aip.client import Accepted, ClientEvent, ClientProtocol, Refused, ServerReported
+from starloom.aip.extension import Capability, Note, Offer
+from starloom.aip.ledger import Ledger
+from starloom.aip.messages import (
+    ClientMessageType,
+    ClientType,
+    Command,
+    Result,
+    ServerMessage,
+    ServerMessageType,
+    TaskStatus,
+)
+from starloom.aip.protocol import Stamps
+
+
+@dataclass(frozen=True, slots=True)
+class CommandAsked:
+    """A COMMAND; answer it with `results`, whatever happens."""
+
+    response_id: str | None
+    session_id: str | None
+    status: TaskStatus
+    actions: tuple[Command, ...]
+    agent_name: str | None = None
+    process_name: str | None = None
+    root_name: str | None = None
+    task_name: str | None = None
+    timeout_s: float | None = None
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsSettled:
+    """Agreed: the hub has stored the results of these attempts."""
+
+    attempt_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandCancelAsked:
+    """Agreed: stop the command with this `response_id`, then answer it."""
+
+    response_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPushed:
+    """The server wants this device to ask for a task; answer with `ask_task`. `session_id` is the server's own."""
+
+    request: str
+    task_name: str | None
+    session_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """A task on this device is over; nothing to answer."""
+
+    session_id: str | None
+    status: TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class FileAnnounced:
+    """Agreed: binary frames follow; see `aip.files`."""
+
+    announcement: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryArrived:
+    """Agreed: one binary frame."""
+
+    body: bytes
+
+
+DeviceOwnEvent: TypeAlias = (
+    CommandAsked | CommandCancelAsked | AttemptsSettled | TaskPushed | TaskEnded | FileAnnounced | BinaryArrived
+)
+DeviceEvent: TypeAlias = DeviceOwnEvent | Accepted | Refused | ServerReported
+
+
+class DeviceProtocol(ClientProtocol[DeviceOwnEvent]):
+    """The device's end of one connection."""
+
+    def __init__(
+        self,
+        stamps: Stamps,
+        device_id: str,
+        *,
+        metadata: dict[str, Any],
+        offer: Offer | None = None,
+        ledger: Ledger | None = None,
+        heartbeat_s: float = 30.0,
+        registration_timeout_s: float = 30.0,
+    ) -> None:
+        super().__init__(
+            stamps,
+            device_id,
+            ClientType.DEVICE,
+            metadata=metadata,
+            offer=offer,
+            ledger=ledger,
+            heartbeat_s=heartbeat_s,
+            registration_timeout_s=registration_timeout_s,
+        )
+
+    def results(self, command: CommandAsked, results: Sequence[Result]) -> None:
+        """Answer a COMMAND: as many results as actions, in their order; session, id and status are echoed."""
+        message = self._message(
+            ClientMessageType.COMMAND_RESULTS,
+            command.status,
+            session_id=command.session_id,
+            action_results=list(results),
+            request_id=self.stamps.new_id(),
+            prev_response_id=command.response_id,
+        )
+        self._send(message, numbered=True)
+
+    def ask_task(
+        self, request: str, task_name: str | None = None, *, platform: str | None = None, session_id: str | None = None
+    ) -> None:
+        """Ask the server for a task on this device; the session id is null towards upstream's servers."""
+        message = self._message(
+            ClientMessageType.TASK,
+            TaskStatus.CONTINUE,
+            session_id=session_id,
+            task_name=task_name or self.stamps.new_id(),
+            request=request,
+            request_id=self.stamps.new_id(),
+            metadata={"platform": platform} if platform is not None else None,
+        )
+        self._send(message)
+
+    def progress(self, response_id: str, text: str) -> None:
+        """Report on a running command; nothing unless agreed."""
+        if self.can(Capability.PROGRESS):
+            self._send(self._heartbeat(), Note(progress=text, about=response_id, quiet=True))
+
+    def announce_file(self, announcement: dict[str, Any], bodies: Sequence[bytes]) -> None:
+        """Send a file's announcement and its binary frames; only when `files` is agreed."""
+        self._send(self._heartbeat(), Note(file=announcement, quiet=True))
+        for body in bodies:
+            self._put(body)
+
+    def _binary(self, body: bytes) -> list[DeviceOwnEvent | ClientEvent]:
+        return [BinaryArrived(body)] if self.can(Capability.FILES) else super()._binary(body)
+
+    def _noted(self, note: Note) -> list[DeviceOwnEvent | ClientEvent]:
+        events: list[DeviceOwnEvent | ClientEvent] = []
+        if note.cancel is not None and self.can(Capability.CANCEL):
+            events.append(CommandCancelAsked(note.cancel))
+        if note.file is not None and self.can(Capability.FILES):
+            events.append(FileAnnounced(note.file))
+        if note.settled is not None:
+            events.append(AttemptsSettled(note.settled))
+        return events
+
+    def _meant(self, message: ServerMessage, note: Note) -> list[DeviceOwnEvent | ClientEvent]:
+        match message.type:
+            case ServerMessageType.COMMAND:
+                return [
+                    CommandAsked(
+                        message.response_id,
+                        message.session_id,
+                        message.status,
+                        tuple(message.actions or ()),
+                        message.agent_name,
+                        message.process_name,
+                        message.root_name,
+                        message.task_name,
+                        note.timeout_s,
+                        bool(note.once),
+                    )
+                ]
+            case ServerMessageType.TASK:
+                return [TaskPushed(message.user_request or "", message.task_name, message.session_id)]
+            case ServerMessageType.TASK_END:
+                return [TaskEnded(message.session_id, message.status)]
+            case ServerMessageType.ERROR:
+                return [ServerReported(message.error or "an error without a text")]
+            case ServerMessageType.HEARTBEAT:
+                return []
+            case ServerMessageType.DEVICE_INFO_REQUEST | ServerMessageType.DEVICE_INFO_RESPONSE:
+                return [ServerReported(f"an unexpected {message.type} message")]

@@ -1,0 +1,137 @@
+"""Our extension of the wire: what two Starloom ends may agree on, and the notes they then put on frames.
+
+Used by the protocol cores only. A client announces in `metadata.x_starloom` of its REGISTER, the server in one extra
+field of the confirming HEARTBEAT; what both named is agreed, anything else stays off. Notes ride on upstream's closed
+message types, a HEARTBEAT when there is nothing else to carry them: no new type or status ever reaches the wire, so
+even a frame that went astray could not be refused for it.
+
+    capability   what an agreed pair may do
+    cancel       stop a command (server to device) or a task (constellation to server)
+    resume       number frames, keep unacknowledged ones, and go on after a drop without repeating one
+    parallel     have several commands in flight on one device, up to the device's own limit
+    progress     report on a running command
+    presence     tell a constellation that its device left or came back
+    errors       name the code and the id of what failed in ERROR frames
+    files        send binary frames, announced and checked (aip.files)
+
+Source: wire specification, section 14.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from starloom.aip.messages import EXTENSION, WireModel
+
+VERSION = 1
+
+
+class Capability(StrEnum):
+    """What can be agreed on."""
+
+    CANCEL = "cancel"
+    RESUME = "resume"
+    PARALLEL = "parallel"
+    PROGRESS = "progress"
+    PRESENCE = "presence"
+    ERRORS = "errors"
+    FILES = "files"
+
+
+ALL_CAPABILITIES: frozenset[Capability] = frozenset(Capability)
+
+
+class Offer(WireModel):
+    """What one end announces. Fields a role does not need keep their defaults and are not written.
+
+    Attributes:
+        caps: names of capabilities; unknown ones are ignored.
+        device_type: what the device is, where upstream's three platforms are too coarse.
+        max_in_flight: how many commands the device takes at once.
+        token: names a session that can be resumed; a secret between the two ends.
+        received: the highest frame number of the other end that this end has processed.
+        resumed: server only: the session of the client's token goes on.
+        heartbeat_s: server only: how often the client should send a HEARTBEAT.
+    """
+
+    v: int = Field(default=VERSION, ge=1)
+    caps: tuple[str, ...] = ()
+    device_type: str | None = None
+    max_in_flight: int | None = Field(default=None, ge=1, le=1024)
+    token: str | None = Field(default=None, max_length=256)
+    received: int | None = Field(default=None, ge=0)
+    resumed: bool | None = None
+    heartbeat_s: float | None = Field(default=None, gt=0)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object to announce."""
+        return self.model_dump(exclude_none=True, mode="json")
+
+    def agreed(self, theirs: "Offer | None") -> frozenset[Capability]:
+        """Return what both ends named; nothing when the other end announced nothing."""
+        if theirs is None:
+            return frozenset()
+        common = set(self.caps) & set(theirs.caps)
+        return frozenset(capability for capability in Capability if capability.value in common)
+
+
+class Note(WireModel):
+    """What an agreed pair writes into `x_starloom` of any frame. Absent fields are not written.
+
+    Attributes:
+        seq: this frame's number in its direction, from 1; only frames that must not get lost have one.
+        ack: the highest number processed in the other direction.
+        quiet: a HEARTBEAT that only carries notes and wants no answer.
+        cancel: stop the command with this `response_id`, or the task with this `session_id`.
+        progress: a message about the command with the `response_id` in `about`.
+        about: what `progress` or `code` is about.
+        once: on a COMMAND: its call ids are attempts; a device that knows one does not act again.
+        settled: attempts whose results the hub has stored; the device may forget them.
+        timeout_s: on a COMMAND: how long each of its tools may take.
+        code: a short stable name of the failure in an ERROR frame.
+        probe: prove that you are alive: send this back as `alive`.
+        alive: the answer to a probe.
+        online: presence: the device named in `about` is here (true) or gone (false).
+        file: an announcement of binary frames (aip.files).
+    """
+
+    seq: int | None = Field(default=None, ge=1)
+    ack: int | None = Field(default=None, ge=0)
+    quiet: bool | None = None
+    cancel: str | None = None
+    progress: str | None = None
+    about: str | None = None
+    once: bool | None = None
+    settled: tuple[str, ...] | None = None
+    timeout_s: float | None = Field(default=None, gt=0)
+    code: str | None = None
+    probe: str | None = None
+    alive: str | None = None
+    online: bool | None = None
+    file: dict[str, Any] | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object to write."""
+        return self.model_dump(exclude_none=True)
+
+
+def read_offer(holder: dict[str, Any] | None) -> Offer | None:
+    """Return what a REGISTER's metadata announces; None when nothing usable is there (then we speak upstream's)."""
+    announced = (holder or {}).get(EXTENSION)
+    if not isinstance(announced, dict):
+        return None
+    try:
+        return Offer.model_validate(announced)
+    except ValidationError:
+        return None
+
+
+def read_note(written: dict[str, Any] | None) -> Note:
+    """Return a frame's notes; empty when there are none or they make no sense."""
+    if written is None:
+        return Note()
+    try:
+        return Note.model_validate(written)
+    except ValidationError:
+        return Note()

@@ -1,0 +1,75 @@
+"""Numbered frames: what was sent and not yet acknowledged, and what has been processed.
+
+One ledger per session and end; it outlives connections. Used by the protocol cores when `resume` is agreed. After a
+drop each end tells the other how far it got, and sends the rest again; whatever arrives twice is processed once.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from starloom.aip.messages import ClientMessage, ServerMessage
+
+Message = ClientMessage | ServerMessage
+
+
+class Arrival(Enum):
+    """What to do with a numbered frame."""
+
+    NEW = auto()  # the next one: process it
+    REPEATED = auto()  # processed before: drop it
+    GAP = auto()  # one before it is missing: the connection is broken
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Both directions of one session.
+
+    Attributes:
+        limit: how many unacknowledged frames are kept; beyond it the session cannot be resumed any more.
+        sent: the number of the newest frame of ours.
+        received: the number of the newest frame of theirs that was processed.
+        acknowledged: the highest number they confirmed.
+        overflowed: frames were given up; resuming would lose them.
+    """
+
+    limit: int = 1024
+    sent: int = 0
+    received: int = 0
+    acknowledged: int = 0
+    told: int = 0
+    overflowed: bool = False
+    _kept: deque[tuple[int, Message]] = field(default_factory=deque)
+
+    def keep(self, message: Message) -> int:
+        """Number a frame of ours, keep it until it is acknowledged, and return its number."""
+        self.sent += 1
+        self._kept.append((self.sent, message))
+        if len(self._kept) > self.limit:
+            self._kept.popleft()
+            self.overflowed = True
+        return self.sent
+
+    def acknowledge(self, number: int) -> None:
+        """Let go of our frames up to a number the other end has processed; older numbers change nothing."""
+        self.acknowledged = max(self.acknowledged, min(number, self.sent))
+        while self._kept and self._kept[0][0] <= self.acknowledged:
+            self._kept.popleft()
+
+    def unacknowledged(self) -> tuple[tuple[int, Message], ...]:
+        """Return our frames that must be sent again, oldest first, with their numbers."""
+        return tuple(self._kept)
+
+    def arrive(self, number: int) -> Arrival:
+        """Judge a numbered frame of theirs; a new one counts as processed from now on."""
+        if number <= self.received:
+            return Arrival.REPEATED
+        if number > self.received + 1:
+            return Arrival.GAP
+        self.received = number
+        return Arrival.NEW
+
+    def can_resume(self, their_received: int) -> bool:
+        """Tell whether everything after `their_received` is still here."""
+        oldest = self._kept[0][0] if self._kept else self.sent + 1
+        return not self.overflowed and their_received <= self.sent and their_received >= oldest - 1

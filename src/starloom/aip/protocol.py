@@ -1,0 +1,156 @@
+"""The sans-I/O core that all three roles share: frames in, events and frames out, deadlines returned.
+
+    role            module               the other end
+    server          aip.server           devices and constellation clients that dialled us
+    device          aip.device           a server we dialled
+    constellation   aip.constellation    a server we dialled, to give its devices tasks
+
+Nothing here awaits, reads a clock or touches a socket: `aip.link` does. A caller feeds `receive` and `expire`, acts
+on the events they return, and after every call sends what `take_frames` hands out, then closes if `closing` says so.
+
+                      receive(frame, now) ──▶ events
+    frames ◀── take_frames()      deadline() ──▶ when to call expire(now) ──▶ events
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from starloom.aip.extension import Capability, Note, read_note
+from starloom.aip.ledger import Arrival, Ledger
+from starloom.aip.messages import ClientMessage, ServerMessage
+
+Frame = str | bytes
+EventT = TypeVar("EventT")
+MessageT = TypeVar("MessageT", ClientMessage, ServerMessage)
+
+NORMAL, PROTOCOL_ERROR, UNSUPPORTED, POLICY, TOO_BIG = 1000, 1002, 1003, 1008, 1009
+INTERNAL, RESTART, TRY_LATER = 1011, 1012, 1013
+ACKNOWLEDGE_EVERY = 16
+
+
+class Stamps(Protocol):
+    """Where ids and time stamps on frames come from."""
+
+    def new_id(self) -> str:
+        """Return a fresh id, a UUID4 in normal life."""
+        ...
+
+    def timestamp(self) -> str:
+        """Return the wall time as ISO 8601 in UTC."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The connection must be closed once all frames are sent."""
+
+    code: int
+    reason: str
+
+
+class Endpoint(Generic[EventT, MessageT]):
+    """One end of one connection. Subclasses add what their role may say and hear."""
+
+    def __init__(self, stamps: Stamps, *, max_waiting: int = 4096) -> None:
+        self.stamps = stamps
+        self.agreed: frozenset[Capability] = frozenset()
+        self.extended = False  # both ends announced themselves, so notes may be written and are read
+        self.closing: Closing | None = None
+        self.ledger: Ledger | None = None
+        self._waiting: deque[Frame] = deque()
+        self._max_waiting = max_waiting
+        self._deadlines: dict[str, float] = {}
+
+    def receive(self, frame: Frame, now: float) -> list[EventT]:
+        """Take one frame in and return what it means, in order."""
+        raise NotImplementedError
+
+    def expire(self, now: float) -> list[EventT]:
+        """Act on every deadline that has come and return what that means."""
+        due = sorted((when, name) for name, when in self._deadlines.items() if when <= now)
+        events: list[EventT] = []
+        for _, name in due:
+            if self._deadlines.pop(name, None) is not None:
+                events.extend(self._expired(name, now))
+        return events
+
+    def deadline(self) -> float | None:
+        """Return when `expire` must be called next, in the clock's monotonic seconds; None: no need."""
+        return min(self._deadlines.values(), default=None)
+
+    def take_frames(self) -> list[Frame]:
+        """Return what must be sent now, in order, and forget it."""
+        frames = list(self._waiting)
+        self._waiting.clear()
+        return frames
+
+    def close(self, code: int = NORMAL, reason: str = "") -> None:
+        """Ask for the connection to be closed after the frames that wait; the first reason stays."""
+        if self.closing is None:
+            self.closing = Closing(code, reason)
+            self._deadlines.clear()
+
+    def can(self, capability: Capability) -> bool:
+        """Tell whether both ends agreed on a capability."""
+        return capability in self.agreed
+
+    def _expired(self, name: str, now: float) -> list[EventT]:
+        raise NotImplementedError
+
+    def _put(self, frame: Frame) -> None:
+        if self.closing is not None:
+            return
+        if len(self._waiting) >= self._max_waiting:
+            self.close(POLICY, "the other end reads too slowly")
+            return
+        self._waiting.append(frame)
+
+    def _send(self, message: MessageT, note: Note | None = None, *, numbered: bool = False) -> None:
+        """Send a message; a numbered one is kept for the time after a drop when that was agreed."""
+        ledger = self.ledger
+        if ledger is None:
+            written = note.to_wire() if note is not None else {}
+            self._put(message.model_copy(update={"x_starloom": written}).to_json() if written else message.to_json())
+            return
+        written = note.to_wire() if note is not None else {}
+        if numbered:
+            kept = message.model_copy(update={"x_starloom": written}) if written else message
+            written = {**written, "seq": ledger.keep(kept)}
+        self._put_noted(message, written, ledger)
+
+    def _put_noted(self, message: MessageT, written: dict[str, object], ledger: Ledger) -> None:
+        ledger.told = ledger.received
+        self._put(message.model_copy(update={"x_starloom": {**written, "ack": ledger.received}}).to_json())
+
+    def _send_again(self, ledger: Ledger, quiet_message: Callable[[], MessageT]) -> None:
+        """After a resumed registration: send what the other end has not processed."""
+        for number, message in ledger.unacknowledged():
+            written = {**(message.x_starloom or {}), "seq": number}
+            self._put_noted(message, written, ledger)  # type: ignore[arg-type]  # a ledger holds one end's messages
+        if ledger.received != ledger.told:
+            self._put_noted(quiet_message(), {"quiet": True}, ledger)
+
+    def _read_note(self, message: ClientMessage | ServerMessage) -> Note | None:
+        """Return the frame's notes, or None when the frame must not be processed (a repetition, a gap)."""
+        if not self.extended:
+            return Note()
+        note = read_note(message.x_starloom)
+        if self.ledger is None:
+            return note
+        if note.ack is not None:
+            self.ledger.acknowledge(note.ack)
+        if note.seq is None:
+            return note
+        match self.ledger.arrive(note.seq):
+            case Arrival.NEW:
+                return note
+            case Arrival.REPEATED:
+                return None
+            case Arrival.GAP:
+                self.close(PROTOCOL_ERROR, "a frame is missing")
+                return None
+
+    def _owes_acknowledgement(self) -> bool:
+        return self.ledger is not None and self.ledger.received - self.ledger.told >= ACKNOWLEDGE_EVERY

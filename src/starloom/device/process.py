@@ -1,0 +1,251 @@
+"""A device's life: dial, register, carry out commands, and dial again when the link is gone, for ever.
+
+Called by `starloom join` with a WebSocket dialler and by the composition root with an in-memory one. Commands outlive
+the link: their results wait for the next one, and a server that resumes the session gets each exactly once.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import assert_never
+
+from starloom.aip.client import Accepted, Refused, ServerReported
+from starloom.aip.device import (
+    AttemptsSettled,
+    BinaryArrived,
+    CommandAsked,
+    CommandCancelAsked,
+    DeviceEvent,
+    DeviceProtocol,
+    FileAnnounced,
+    TaskEnded,
+    TaskPushed,
+)
+from starloom.aip.extension import Capability, Offer
+from starloom.aip.ledger import Ledger
+from starloom.aip.link import Link
+from starloom.aip.messages import ClientMessage, Result
+from starloom.aip.stamps import WireStamps
+from starloom.aip.transport import Transport
+from starloom.clock import Clock
+from starloom.device.attempts import AttemptJournal
+from starloom.device.backoff import Backoff
+from starloom.device.identity import DeviceIdentity
+from starloom.device.runner import CommandRunner
+from starloom.device.settings import DeviceSettings
+from starloom.errors import DeviceError, WireError
+from starloom.ids import AttemptId
+from starloom.tools.router import ToolRouter
+
+OFFERED = tuple(
+    capability.value for capability in (Capability.CANCEL, Capability.RESUME, Capability.PARALLEL, Capability.PROGRESS)
+)
+
+
+class DeviceState(StrEnum):
+    """What the process is about."""
+
+    CONNECTING = "connecting"
+    REGISTERED = "registered"
+    BUSY = "busy"
+    WAITING = "waiting"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStatusReport:
+    """A change that a person who watches the process should see. `retry_in_s`: until the next try to connect."""
+
+    state: DeviceState
+    detail: str = ""
+    retry_in_s: float | None = None
+
+
+async def run_device(
+    connect: Callable[[], Awaitable[Transport]],
+    router: ToolRouter,
+    identity: DeviceIdentity,
+    *,
+    clock: Clock,
+    on_status: Callable[[DeviceStatusReport], None] | None = None,
+    settings: DeviceSettings | None = None,
+    attempts: AttemptJournal | None = None,
+    spread: Callable[[], float] = random.random,
+) -> None:
+    """Be a device until cancelled.
+
+    Args:
+        connect: dials the server; a `WireError` from it means: try again later.
+        router: the tools.
+        identity: name and description, sent at registration.
+        clock: for heartbeats and waits.
+        on_status: told about every change; must not block.
+        settings: times and limits.
+        attempts: the record of attempts; the caller opens and closes it.
+        spread: numbers from 0 to 1 that spread the waits of many devices.
+
+    Raises:
+        DeviceError: `settings.give_up_after` failures in a row.
+    """
+    settings = settings or DeviceSettings()
+    async with asyncio.TaskGroup() as group:
+        device = _Device(router, identity, clock, group, on_status or _ignore, settings, attempts)
+        backoff = Backoff(settings.first_delay_s, settings.max_delay_s, spread)
+        while True:
+            accepted, detail = await device.connect_once(connect)
+            if accepted:
+                backoff.succeeded()
+            delay_s = backoff.failed()
+            if settings.give_up_after is not None and backoff.failures >= settings.give_up_after:
+                raise DeviceError(
+                    f"The device {identity.device_id!r} gave up after {backoff.failures} failures in a row: {detail}",
+                    device_id=identity.device_id,
+                )
+            device.report(DeviceStatusReport(DeviceState.WAITING, detail, delay_s))
+            await clock.sleep(delay_s)
+
+
+def _ignore(report: DeviceStatusReport) -> None:
+    """Take a report that nobody wants."""
+
+
+class _Device:
+    """What lasts from one connection to the next."""
+
+    def __init__(
+        self,
+        router: ToolRouter,
+        identity: DeviceIdentity,
+        clock: Clock,
+        group: asyncio.TaskGroup,
+        report: Callable[[DeviceStatusReport], None],
+        settings: DeviceSettings,
+        attempts: AttemptJournal | None,
+    ) -> None:
+        self.report = report
+        self._identity = identity
+        self._clock = clock
+        self._group = group
+        self._settings = settings
+        self._attempts = attempts
+        self._stamps = WireStamps(clock)
+        self._token: str | None = None
+        self._ledger = Ledger()
+        self._protocol: DeviceProtocol | None = None
+        self._link: Link[DeviceEvent, ClientMessage] | None = None
+        self._next: DeviceProtocol | None = None
+        self._accepted = False
+        self._refusal = ""
+        self._sessions = 0
+        self._runner = CommandRunner(
+            router,
+            group,
+            progress=self._progress,
+            max_in_flight=settings.max_in_flight,
+            max_waiting=settings.max_waiting,
+            attempts=attempts,
+        )
+
+    async def connect_once(self, connect: Callable[[], Awaitable[Transport]]) -> tuple[bool, str]:
+        """Dial and stay until the link is gone; return whether we were accepted, and what ended it."""
+        self.report(DeviceStatusReport(DeviceState.CONNECTING))
+        try:
+            transport = await connect()
+        except WireError as error:
+            return False, error.message
+        self._accepted, self._refusal = False, ""
+        self._next = self._new_protocol()
+        self._link = Link(transport, self._next, self._clock, self._handle)
+        self._next.start(self._clock.monotonic())
+        ended = await self._link.run()
+        return self._accepted, self._refusal or ended.message
+
+    def _new_protocol(self) -> DeviceProtocol:
+        identity, settings = self._identity, self._settings
+        offer = Offer(
+            caps=OFFERED,
+            device_type=identity.device_type,
+            max_in_flight=settings.max_in_flight,
+            token=self._token,
+            received=self._ledger.received if self._token is not None else None,
+        )
+        metadata = {
+            "system_info": identity.system_info,
+            "registration_time": self._stamps.timestamp(),
+            "platform": identity.platform,
+        }
+        return DeviceProtocol(
+            self._stamps,
+            identity.device_id,
+            metadata=metadata,
+            offer=offer if settings.extended else None,
+            ledger=self._ledger,
+            heartbeat_s=settings.heartbeat_s,
+            registration_timeout_s=settings.registration_timeout_s,
+        )
+
+    def _handle(self, event: DeviceEvent) -> None:
+        match event:
+            case Accepted():
+                self._begin(event)
+            case Refused(text):
+                self._refusal = f"The server refused the registration: {text}"
+                self.report(DeviceStatusReport(DeviceState.REFUSED, text))
+            case CommandAsked():
+                self._runner.start(event, partial(self._answer, self._sessions))
+                self._report_work()
+            case CommandCancelAsked(response_id):
+                self._runner.cancel(response_id)
+            case AttemptsSettled(attempt_ids):
+                self._settle(attempt_ids)
+            case TaskPushed(request, task_name, session_id):
+                self._ask_task(request, task_name, session_id)
+            case TaskEnded() | ServerReported() | FileAnnounced() | BinaryArrived():
+                pass  # nothing to do, and nothing a person could do
+            case _:
+                assert_never(event)
+
+    def _begin(self, accepted: Accepted) -> None:
+        """Go on with the session, or begin a new one: then nobody waits for what the old one was doing."""
+        self._accepted = True
+        self._protocol, self._next = self._next, None
+        if not accepted.resumed:
+            self._sessions += 1
+            self._runner.drop()
+            self._ledger = (self._protocol.ledger if self._protocol is not None else None) or Ledger()
+            self._token = accepted.offer.token if accepted.offer is not None else None
+        self._report_work()
+
+    def _answer(self, session: int, command: CommandAsked, results: list[Result]) -> None:
+        """Send results, or keep them for the next link when the session can be resumed."""
+        if self._protocol is not None and session == self._sessions:
+            self._protocol.results(command, results)
+            self._flush()
+        self._report_work()
+
+    def _progress(self, response_id: str, text: str) -> None:
+        if self._protocol is not None:
+            self._protocol.progress(response_id, text)
+            self._flush()
+
+    def _ask_task(self, request: str, task_name: str | None, session_id: str | None) -> None:
+        if self._protocol is not None:
+            promised = session_id if self._protocol.extended else None
+            self._protocol.ask_task(request, task_name, platform=self._identity.platform, session_id=promised)
+
+    def _settle(self, attempt_ids: tuple[str, ...]) -> None:
+        if self._attempts is not None:
+            for attempt_id in attempt_ids:
+                self._group.create_task(self._attempts.acknowledge(AttemptId(attempt_id)))
+
+    def _flush(self) -> None:
+        if self._link is not None:
+            self._link.flush()
+
+    def _report_work(self) -> None:
+        running = len(self._runner)
+        state = DeviceState.BUSY if running else DeviceState.REGISTERED
+        self.report(DeviceStatusReport(state, f"{running} commands" if running else ""))

@@ -1,0 +1,17 @@
+"""Who a connection belongs to, as the listener found out from its token, before the first frame."""
+
+from dataclasses import dataclass
+
+from starloom.aip.messages import ClientType
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """What a token allows. None in a field means any: the shared key is `Principal()`."""
+
+    client_type: ClientType | None = None
+    client_id: str | None = None
+
+    def may_register(self, client_type: ClientType, client_id: str) -> bool:
+        """Tell whether this token may register under that role and id."""
+        return self.client_type in (None, client_type) and self.client_id in (None, client_id)

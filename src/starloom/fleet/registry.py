@@ -1,0 +1,83 @@
+"""All seats, and whoever watches them. Owned by the fleet."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from starloom.fleet.errors import UnknownDevice
+from starloom.fleet.records import DeviceRecord, DeviceStatus
+from starloom.fleet.seat import Seat
+from starloom.fleet.settings import FleetSettings
+from starloom.journal.events import DeviceConnected, DeviceDisconnected, DeviceStatusChanged, Event
+
+
+class Registry:
+    """Every device ever seen, by id.
+
+    Args:
+        settings: limits and times of the seats.
+        observe: takes the journal's device events; synchronous, must not block.
+    """
+
+    def __init__(self, settings: FleetSettings, observe: Callable[[Event], None] | None) -> None:
+        self._settings = settings
+        self._observe = observe
+        self._seats: dict[str, Seat] = {}
+        self._statuses: dict[str, DeviceStatus] = {}
+        self._watchers: set[asyncio.Event] = set()
+
+    def records(self) -> tuple[DeviceRecord, ...]:
+        """Return all records in the order of their ids."""
+        return tuple(self._seats[device_id].record for device_id in sorted(self._seats))
+
+    def find(self, device_id: str) -> Seat | None:
+        """Return a device's seat; None when it was never seen."""
+        return self._seats.get(device_id)
+
+    def seat(self, device_id: str) -> Seat:
+        """Return a device's seat.
+
+        Raises:
+            UnknownDevice: it was never seen.
+        """
+        seat = self._seats.get(device_id)
+        if seat is None:
+            raise UnknownDevice(device_id)
+        return seat
+
+    def add(self, device_id: str, platform: str, device_type: str, *, outpost: bool = False) -> Seat:
+        """Make a seat for a device that is seen for the first time."""
+        seat = Seat(
+            DeviceRecord(device_id, platform, device_type, DeviceStatus.DISCONNECTED, outpost=outpost),
+            cancel_grace_s=self._settings.cancel_grace_s,
+            late_answer_s=self._settings.late_answer_s,
+            changed=self._changed,
+        )
+        self._seats[device_id] = seat
+        self._statuses[device_id] = seat.record.status
+        return seat
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yield at once, and then after changes of any record; one yield may stand for many changes."""
+        changed = asyncio.Event()
+        changed.set()
+        self._watchers.add(changed)
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                yield None
+        finally:
+            self._watchers.discard(changed)
+
+    def _changed(self, seat: Seat) -> None:
+        before, after = self._statuses[seat.device_id], seat.record.status
+        self._statuses[seat.device_id] = after
+        for watcher in self._watchers:
+            watcher.set()
+        if before is after or self._observe is None:
+            return
+        self._observe(DeviceStatusChanged(seat.device_id, after.value))
+        if before is DeviceStatus.CONNECTED and after.takes_work:
+            self._observe(DeviceConnected(seat.device_id, seat.record.platform))
+        if after is DeviceStatus.DISCONNECTED and before.is_online:
+            self._observe(DeviceDisconnected(seat.device_id))

@@ -1,0 +1,253 @@
+"""One device's place in the fleet: its record, its queue of calls, and its session, which outlives connections.
+
+Owned by the fleet. A call waits for its turn (first come, first served), is sent as one COMMAND, and frees its place
+only when the device has answered or its session is given up; so a cancelled call whose device cannot be told to stop
+keeps the device busy until the late answer is in (D6, D8, D21).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from starloom.aip.commands import CommandBook
+from starloom.aip.ledger import Ledger
+from starloom.aip.messages import Command, Result
+from starloom.aip.server import ServerProtocol
+from starloom.errors import Bug
+from starloom.fleet.errors import CallTimedOut, DeviceLost, DeviceOffline
+from starloom.fleet.records import TRANSITIONS, DeviceRecord, DeviceStatus
+
+
+class Connection(Protocol):
+    """What a seat needs of the live connection."""
+
+    @property
+    def protocol(self) -> ServerProtocol:
+        """Return the server's core of the connection."""
+        ...
+
+    def flush(self) -> None:
+        """Send what the core wants sent."""
+        ...
+
+
+@dataclass(slots=True)
+class WireSession:
+    """What survives a drop: the numbered frames, the commands that wait, and the secret that names them."""
+
+    token: str
+    ledger: Ledger = field(default_factory=Ledger)
+    book: CommandBook = field(default_factory=CommandBook)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a COMMAND says besides its commands. `timeout_s` limits the whole answer."""
+
+    session_id: str
+    task_name: str
+    timeout_s: float
+    agent_name: str | None = None
+    process_name: str | None = ""
+    root_name: str | None = ""
+    on_progress: Callable[[str], None] | None = None
+    once: bool = False
+
+
+class Seat:
+    """One device's place.
+
+    Args:
+        record: what is known of the device so far.
+        cancel_grace_s: how long a cancelled call waits for the device to say that it stopped.
+        late_answer_s: how long a device that cannot be told to stop stays busy with an abandoned command.
+        changed: called after every change of the record.
+    """
+
+    def __init__(
+        self, record: DeviceRecord, *, cancel_grace_s: float, late_answer_s: float, changed: Callable[["Seat"], None]
+    ) -> None:
+        self.record = record
+        self.connection: Connection | None = None
+        self.session: WireSession | None = None
+        self.awaited = False  # lost, but its session may still be resumed
+        self.returned = asyncio.Event()
+        self._cancel_grace_s = cancel_grace_s
+        self._late_answer_s = late_answer_s
+        self._is_open = False
+        self._changed = changed
+        self._answers: dict[str, tuple[Order, asyncio.Future[list[Result]]]] = {}
+        self._turns: deque[asyncio.Future[None]] = deque()
+        self._granted = 0
+
+    @property
+    def device_id(self) -> str:
+        """Return the device's id."""
+        return self.record.device_id
+
+    # Its states
+
+    def move(self, status: DeviceStatus) -> None:
+        """Go to another state of the table; staying is no move."""
+        if status is self.record.status:
+            return
+        if status not in TRANSITIONS[self.record.status]:
+            raise Bug(f"The device {self.device_id!r} cannot go from {self.record.status} to {status}.")
+        self.update(status=status)
+
+    def update(self, **values: object) -> None:
+        """Replace fields of the record and tell whoever watches."""
+        self.record = replace(self.record, **values)  # type: ignore[arg-type]  # checked by the dataclass
+        self._changed(self)
+
+    # Its connection
+
+    def occupy(self, connection: Connection, session: WireSession) -> None:
+        """Take the device in on a new, accepted connection; a session other than before gives the old one up."""
+        if self.session is not session:
+            self.give_up()
+        self.connection, self.session, self.awaited, self._is_open = connection, session, False, False
+        self.returned.set()
+        self.move(DeviceStatus.CONNECTED)
+
+    def open(self) -> None:
+        """Show the device as ready for work: its tools are known, or it resumed."""
+        self._is_open = True
+        self._show_work()
+        self._grant()
+
+    def leave(self, connection: Connection, *, may_return: bool) -> bool:
+        """Note that a connection has ended; False when it was not this device's live one (any more)."""
+        if self.connection is not connection:
+            return False
+        self.connection, self._is_open = None, False
+        self.awaited = may_return
+        self.returned.clear()
+        if not may_return:
+            self.give_up()
+        self.move(DeviceStatus.DISCONNECTED)
+        return True
+
+    def give_up(self) -> None:
+        """End the session: every call that waits for an answer is lost, every call that waits for a turn is refused."""
+        self.session, self.awaited = None, False
+        answers, self._answers = self._answers, {}
+        for order, answer in answers.values():
+            if not answer.done():
+                answer.set_exception(DeviceLost(self.device_id, order.session_id))
+        while self._turns:
+            turn = self._turns.popleft()
+            if not turn.done():
+                turn.set_exception(DeviceOffline(self.device_id))
+
+    # Its calls
+
+    async def call(self, commands: Sequence[Command], order: Order) -> list[Result]:
+        """Send one COMMAND when it is this call's turn, and return its results in order."""
+        connection = await self._turn()
+        self._granted -= 1
+        response_id = connection.protocol.command(
+            commands,
+            session_id=order.session_id,
+            task_name=order.task_name,
+            agent_name=order.agent_name,
+            process_name=order.process_name,
+            root_name=order.root_name,
+            timeout_s=order.timeout_s,
+            once=order.once,
+        )
+        answer: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(_take_exception)
+        self._answers[response_id] = (order, answer)
+        connection.flush()
+        self._show_work()
+        try:
+            async with asyncio.timeout(order.timeout_s):
+                return await asyncio.shield(answer)
+        except TimeoutError as error:
+            await self._stop(response_id, answer)
+            raise CallTimedOut(self.device_id, order.session_id, order.timeout_s) from error
+        except asyncio.CancelledError:
+            await self._stop(response_id, answer)
+            raise
+
+    def settle(self, response_id: str, results: list[Result]) -> None:
+        """Hand an answer to the call that waits for it, and the place to the next call."""
+        _, answer = self._answers.pop(response_id, (None, None))
+        if answer is not None and not answer.done():
+            answer.set_result(results)
+        self._show_work()
+        self._grant()
+
+    def progressed(self, response_id: str, text: str) -> None:
+        """Hand a report on a running command to whoever called."""
+        order, _ = self._answers.get(response_id, (None, None))
+        if order is not None and order.on_progress is not None:
+            order.on_progress(text)
+
+    def forget(self, response_id: str) -> None:
+        """Stop waiting for an answer that nobody wants any more; its place becomes free."""
+        if self.session is not None:
+            self.session.book.forget(response_id)
+        if self._answers.pop(response_id, None) is not None:
+            self._show_work()
+            self._grant()
+
+    async def _turn(self) -> Connection:
+        """Wait for a free place and reserve it; the caller turns the reservation into a COMMAND at once."""
+        if self.connection is None and not self.awaited:
+            raise DeviceOffline(self.device_id)
+        if self._turns or not self._is_free():
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._turns.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled() and turn.exception() is None:
+                    self._granted -= 1
+                    self._grant()
+                raise
+        else:
+            self._granted += 1
+        if self.connection is None:
+            self._granted -= 1
+            raise DeviceOffline(self.device_id)
+        return self.connection
+
+    def _is_free(self) -> bool:
+        return self.connection is not None and len(self._answers) + self._granted < self.record.max_in_flight
+
+    def _grant(self) -> None:
+        while self._turns and self._is_free():
+            turn = self._turns.popleft()
+            if not turn.done():
+                self._granted += 1
+                turn.set_result(None)
+
+    async def _stop(self, response_id: str, answer: asyncio.Future[list[Result]]) -> None:
+        """Have the device stop a command and wait until it says so; where it cannot be told, it stays busy a while."""
+        if answer.done():
+            return
+        if self.connection is not None and self.connection.protocol.cancel(response_id):
+            self.connection.flush()
+            await asyncio.wait({answer}, timeout=self._cancel_grace_s)
+        if not answer.done():
+            asyncio.get_running_loop().call_later(self._late_answer_s, self.forget, response_id)
+
+    def _show_work(self) -> None:
+        """Bring status and current task in line with the commands that are out."""
+        if not self._is_open:
+            return
+        order = next((order for order, _ in self._answers.values()), None)
+        task = order.task_name or order.session_id if order is not None else None
+        if task != self.record.current_task:
+            self.update(current_task=task)
+        self.move(DeviceStatus.BUSY if self._answers else DeviceStatus.IDLE)
+
+
+def _take_exception(answer: asyncio.Future[list[Result]]) -> None:
+    """Mark an abandoned answer's exception as seen, so that asyncio does not report it as never retrieved."""
+    if not answer.cancelled():
+        answer.exception()
