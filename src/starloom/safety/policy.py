@@ -43,11 +43,13 @@ class Facts:
     """What the judgement may rest on.
 
     `trusted_text` is the user's own words (request, recipe parameters, a recipe's own literals), never anything read
-    from a screen, file or tool.
+    from a screen, file or tool. `suspicions` are the names of detectors that fired on what led to the action: they only
+    ever raise what is asked.
     """
 
     trusted_text: str = ""
     approved_hashes: frozenset[str] = field(default_factory=frozenset)
+    suspicions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
