@@ -54,6 +54,7 @@ class ProcessingContext:
         self.global_context = global_context
         self.results: list[ProcessingResult] = []
         self.error: ProcessingException | None = None
+        self.cancelled = False
         self._fields: dict[str, object] = dict(fields or {})
 
     def get_local(self, name: str, default: object = None) -> object:

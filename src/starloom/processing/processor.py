@@ -8,6 +8,7 @@ Built once per agent, which is when contracts are checked; `process` makes a fre
 A failed step is counted, timed and recorded like any other. Called by agents' states.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
@@ -75,8 +76,12 @@ class ProcessorTemplate:
         context = ProcessingContext(global_context, fields)
         try:
             await self._run(context)
-        finally:
+        except asyncio.CancelledError:
+            context.cancelled = True
             self._count(context)
+            await self._notify("after_process", context)
+            raise
+        self._count(context)
         if context.error is not None:
             await self._notify("on_error", context)
         await self._notify("after_process", context)

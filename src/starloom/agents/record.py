@@ -1,0 +1,61 @@
+"""What an agent tells whoever keeps records: one tagged union of frozen values, in the journal's words.
+
+The session turns them into the journal's events (`session.step.to_journal`); agents know no journal.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from starloom.llm.port import Usage
+from starloom.processing.dispatch import CommandStatus, Json
+from starloom.safety.policy import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Responded:
+    """A model answered in the agent's shape."""
+
+    agent: str
+    step: int
+    response: dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """An action was judged and carried out, or not (`skipped`)."""
+
+    agent: str
+    tool: str
+    arguments: dict[str, Json]
+    decision: Decision
+    status: CommandStatus
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """One model call's use; `role` names the agent's kind."""
+
+    role: str
+    model: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question goes to a person."""
+
+    question_id: str
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The person's answer; `by` is `nobody` when there was none."""
+
+    question_id: str
+    answer: str
+    by: str = "user"
+
+
+AgentEvent: TypeAlias = Responded | Acted | Spent | Asked | Answered

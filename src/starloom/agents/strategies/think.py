@@ -1,0 +1,85 @@
+"""LLM_INTERACTION: ask the model for a reply in the role's shape and hold it to what the device offers.
+
+What a schema cannot say (an unknown tool, arguments that do not fit, CONTINUE without an action) is a repair turn that
+quotes the fault in one line; their number is bounded. Used by every agent that thinks.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from starloom.agents.ports import Recorder
+from starloom.agents.record import Responded, Spent
+from starloom.agents.replies import AgentReply
+from starloom.errors import ModelError
+from starloom.llm.port import Message, Model, Reply, Usage
+
+R = TypeVar("R", bound=AgentReply)
+
+
+class Thinker(Generic[R]):
+    """Asks, checks, asks again.
+
+    Args:
+        problems: what is wrong with a reply that fits the schema; each a line that starts with the field at fault.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        schema: type[R],
+        recorder: Recorder,
+        *,
+        agent: str,
+        most_repairs: int,
+        reply_tokens: int,
+    ) -> None:
+        self._model = model
+        self._schema = schema
+        self._record = recorder
+        self._agent = agent
+        self._most_repairs = most_repairs
+        self._reply_tokens = reply_tokens
+
+    async def ask(self, messages: Sequence[Message], step: int, problems: Callable[[R], list[str]]) -> tuple[R, Usage]:
+        """Return a usable reply, and what all the calls for it used.
+
+        Raises:
+            ModelError: the model cannot be had, or gave nothing usable after the repair turns.
+        """
+        turns = list(messages)
+        used: list[Usage] = []
+        for _ in range(self._most_repairs + 1):
+            reply: Reply[R] = await self._model.complete(turns, self._schema, max_tokens=self._reply_tokens)
+            used.append(reply.usage)
+            await self._record(Spent(self._agent, reply.model, reply.usage))
+            faults = problems(reply.value)
+            if not faults:
+                await self._record(Responded(self._agent, step, reply.value.model_dump(mode="json")))
+                return reply.value, total_usage(used)
+            turns = [
+                *turns,
+                Message("assistant", reply_text(reply.value)),
+                Message("user", "Your reply cannot be used. " + " ".join(faults) + " Reply again, complete."),
+            ]
+        raise ModelError(
+            f"The model {self._model.name!r} gave no usable reply in {self._most_repairs + 1} tries; "
+            f"the last fault: {faults[0]}"
+        )
+
+
+def total_usage(used: Sequence[Usage]) -> Usage:
+    """Return the sum. One unknown cost makes the whole cost unknown."""
+    costs = [usage.cost for usage in used]
+    return Usage(
+        input_tokens=sum(usage.input_tokens for usage in used),
+        output_tokens=sum(usage.output_tokens for usage in used),
+        cached_tokens=sum(usage.cached_tokens for usage in used),
+        requests=sum(usage.requests for usage in used),
+        cost=None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None),
+    )
+
+
+def reply_text(reply: AgentReply) -> str:
+    """Return a reply as the compact JSON that stands for it in later prompts."""
+    return json.dumps(reply.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False)

@@ -1,0 +1,220 @@
+"""`Round`: one request from its first step to a named end; its loop is four lines, the states do the rest.
+
+`run_goal` is a round of a device agent without a host: how a task with a goal in words is done on one device. Called by
+`Session` and by whoever executes a constellation's tasks.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from starloom.agents.agent import BasicAgent
+from starloom.agents.assignment import AgentLimits, Assignment
+from starloom.agents.blackboard import Blackboard
+from starloom.agents.device_agent import AgentParts, find_nothing
+from starloom.agents.plans import DeviceProfile
+from starloom.agents.ports import ActionGate, Fence, Interactor, Recorder
+from starloom.agents.shell_agent import LinuxAgent
+from starloom.agents.status import Evidence, StopReason
+from starloom.agents.untrusted import Detector
+from starloom.clock import Clock
+from starloom.errors import StarloomError
+from starloom.ids import Ids, RunId
+from starloom.llm.port import Model, Usage
+from starloom.processing.context import Context
+from starloom.processing.dispatch import CommandDispatcher, Json
+from starloom.processing.names import ContextNames
+from starloom.safety.policy import Facts
+from starloom.session.step import Step, StepRecorder
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a round stops by itself; None: no limit. The time counts people's answers too."""
+
+    max_steps: int | None = 30
+    max_rounds: int | None = 20
+    time_s: float | None = 900.0
+    max_tokens: int | None = None
+    max_cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOutcome:
+    """How a request ended. `evidence` says what a success rests on; `error` is set for every other end."""
+
+    request: str
+    stop_reason: StopReason
+    result: Json = None
+    error: str | None = None
+    evidence: Evidence = Evidence.CLAIMED
+    steps: tuple[Step, ...] = ()
+    usage: Usage = field(default_factory=lambda: Usage(requests=0))
+    duration_s: float = 0.0
+
+    @property
+    def completed(self) -> bool:
+        """Whether the request was done."""
+        return self.stop_reason is StopReason.FINISHED
+
+
+GoalOutcome = RoundOutcome
+"""The end of a goal on one device is the end of its round."""
+
+
+class Round:
+    """One request. Runs once.
+
+    Args:
+        recorder: the middleware that the round's agents were built with; the round reads its steps.
+        number: the round's number in its session, from 0.
+    """
+
+    def __init__(
+        self,
+        request: str,
+        agent: BasicAgent,
+        context: Context,
+        recorder: StepRecorder,
+        *,
+        clock: Clock,
+        limits: Limits | None = None,
+        number: int = 0,
+    ) -> None:
+        self.request = request
+        self.agent = agent
+        self._context = context
+        self._recorder = recorder
+        self._clock = clock
+        self._limits = limits or Limits()
+        self._number = number
+
+    async def run(self) -> RoundOutcome:
+        """Run to the end and return it; only a cancellation is raised."""
+        started = self._clock.monotonic()
+        self._open()
+        stopped: tuple[StopReason, str] | None
+        try:
+            async with asyncio.timeout(self._limits.time_s):
+                stopped = await self._loop(started)
+        except TimeoutError:
+            stopped = (StopReason.TIME_LIMIT, f"The limit of {self._limits.time_s} seconds was reached.")
+        except StarloomError as error:
+            stopped = (StopReason.ERROR, error.message)
+        except Exception as error:  # noqa: BLE001 - border: a task; whatever breaks ends with a reason
+            _LOG.exception("The round %s broke.", self._number)
+            stopped = (StopReason.ERROR, f"{type(error).__name__}: {error}")
+        return self._outcome(stopped, self._clock.monotonic() - started)
+
+    async def _loop(self, started: float) -> tuple[StopReason, str] | None:
+        while not self.agent.state.is_round_end():
+            limit = self._limit_reached(self._clock.monotonic() - started)
+            if limit is not None:
+                return limit
+            await self.agent.handle(self._context)
+            state = self.agent.state.next_state(self.agent)
+            self.agent = self.agent.state.next_agent(self.agent)
+            self.agent.set_state(state)
+            if state.is_subtask_end():
+                self._context.current_round_subtask_amount += 1
+        return None
+
+    def _open(self) -> None:
+        context = self._context
+        context.set(ContextNames.CURRENT_ROUND_ID, self._number)
+        context.set(ContextNames.REQUEST, self.request)
+        for name in (ContextNames.ROUND_STEP, ContextNames.ROUND_COST, ContextNames.ROUND_SUBTASK_AMOUNT):
+            context.update_dict(name, {self._number: 0})
+
+    def _limit_reached(self, elapsed_s: float) -> tuple[StopReason, str] | None:
+        limits = self._limits
+        usage = self._recorder.usage
+        tokens = usage.input_tokens + usage.output_tokens
+        table = (
+            (StopReason.STEP_LIMIT, self._context.current_round_step, limits.max_steps, "steps"),
+            (StopReason.TIME_LIMIT, elapsed_s, limits.time_s, "seconds"),
+            (StopReason.TOKEN_LIMIT, tokens, limits.max_tokens, "tokens"),
+            (StopReason.COST_LIMIT, self._context.current_round_cost, limits.max_cost, "US dollars"),
+        )
+        for reason, used, limit, unit in table:
+            if limit is not None and used >= limit:
+                return reason, f"The limit of {limit} {unit} was reached."
+        return None
+
+    def _outcome(self, stopped: tuple[StopReason, str] | None, duration_s: float) -> RoundOutcome:
+        agent = self.agent
+        reason, error = stopped or (agent.stop_reason, agent.error)
+        if reason is None:
+            reason, error = StopReason.ERROR, f"{agent.name} came to {agent.status} without a reason."
+        result = agent.result if reason is StopReason.FINISHED else None
+        self._context.set(ContextNames.ROUND_RESULT, result if isinstance(result, str) else "")
+        return RoundOutcome(
+            request=self.request,
+            stop_reason=reason,
+            result=result,
+            error=None if reason is StopReason.FINISHED else error or reason.value,
+            evidence=agent.evidence,
+            steps=self._recorder.steps,
+            usage=self._recorder.usage if self._recorder.steps else Usage(requests=0),
+            duration_s=duration_s,
+        )
+
+
+async def run_goal(
+    goal: str,
+    *,
+    device: DeviceProfile,
+    dispatcher: CommandDispatcher,
+    model: Model,
+    gate: ActionGate,
+    facts: Facts,
+    run_id: RunId,
+    fence: Fence,
+    recorder: Recorder,
+    clock: Clock,
+    ids: Ids,
+    task_id: str = "",
+    tips: Sequence[str] = (),
+    inputs: Mapping[str, Json] | None = None,
+    interactor: Interactor | None = None,
+    detect: Detector = find_nothing,
+    limits: Limits | None = None,
+    agent_limits: AgentLimits | None = None,
+    blackboard: Blackboard | None = None,
+) -> GoalOutcome:
+    """Have a device's agent reach a goal in words and return how it ended; never raise for a failed goal.
+
+    - `goal` and `tips` go to the model as they are; `inputs` (results of earlier tasks by their names) are fenced.
+    - `device`: the agent may use the tools listed here and no other.
+    - `facts`: what the policy may rest on; its trusted text is the user's own words.
+    - `fence` marks everything from the device or earlier tasks as data; `detect` names what in it looks like an order,
+      which raises what the policy asks about.
+    - `interactor` answers questions in words; None: nobody does.
+
+    When cancelled, the dispatcher stops the work on the device first, then `CancelledError` goes out.
+    """
+    steps = StepRecorder(clock)
+    context = Context()
+    context.attach_command_dispatcher(dispatcher)
+    context.set(ContextNames.MODE, "service")
+    context.update_dict(ContextNames.TOOL_INFO, {tool.name: tool.description for tool in device.tools})
+    parts = AgentParts(
+        model=model,
+        dispatcher=dispatcher,
+        gate=gate,
+        recorder=recorder,
+        fence=fence,
+        clock=clock,
+        ids=ids,
+        interactor=interactor,
+        detect=detect,
+        limits=agent_limits or AgentLimits(),
+        blackboard=blackboard or Blackboard(),
+        middleware=(steps,),
+    )
+    assignment = Assignment(goal, device, facts, run_id, task_id=task_id, tips=tuple(tips), inputs=dict(inputs or {}))
+    agent = LinuxAgent(parts, assignment)
+    return await Round(goal, agent, context, steps, clock=clock, limits=limits).run()
