@@ -10,6 +10,13 @@ from collections.abc import Sequence
 from starloom.agents.compact_reading import CompactStep, normal, references
 
 _PATTERN_MARKS = re.compile(r"[*?\[\]{}]")
+_MACHINE = r"(devices?|machines?|computers?|servers?|hosts?|laptops?|pcs?|sites?|geräte?n?|rechnern?|computern?)"
+_SEVERAL = re.compile(
+    rf"\b(both|all|every|each|two|other|another|beiden?|allen?|jede[nms]?|andere[nmrs]?)\b(\W+\w+)?\W+{_MACHINE}\b"
+    r"|\bon (both|all|each|every)\b|\bauf (beiden|allen|jedem)\b|\beverywhere\b|\büberall\b"
+    r"|(两|每|各|另一|所有|全部)(台|个)?(设备|机器|电脑|服务器)",
+    re.IGNORECASE,
+)
 _WORD_EDGE = "\"'`“”‘’«»„()[]{}<>,;:!?。，、；：！？（）「」《》"
 
 
@@ -18,7 +25,7 @@ def complaints(steps: Sequence[CompactStep], request: str, device_ids: Sequence[
     found: list[str] = []
     made: dict[str, CompactStep] = {}
     for step in steps:
-        found += _literals(step, request, made)
+        found += _literals(step, request, made, device_ids)
         found += _reference_kinds(step, steps)
         inputs = {normal(place) for place in step.places(made=False)}
         for place in step.places(made=True):
@@ -40,7 +47,18 @@ def names_device(request: str, device_id: str) -> bool:
     return re.search(rf"(?<![\w./-]){re.escape(device_id)}(?![\w/-]|\.\w)", request, re.IGNORECASE) is not None
 
 
-def _literals(step: CompactStep, request: str, made: dict[str, CompactStep]) -> list[str]:
+def devices_meant(request: str, device_ids: Sequence[str]) -> tuple[str, ...]:
+    """Return the devices that a plan may use: the named ones and the first, which stands for "here".
+
+    When the words mean several without naming them (both, all, the other one …), any device may be used.
+    """
+    named = [device for device in device_ids if names_device(request, device)]
+    if not named and _SEVERAL.search(request):
+        return tuple(device_ids)
+    return tuple(device for device in device_ids if device in named or device == device_ids[0])
+
+
+def _literals(step: CompactStep, request: str, made: dict[str, CompactStep], device_ids: Sequence[str]) -> list[str]:
     found = []
     for place in step.places():
         maker = made.get(normal(place))
@@ -48,6 +66,8 @@ def _literals(step: CompactStep, request: str, made: dict[str, CompactStep]) -> 
             found.append(
                 f"{place!r} is made on {maker.device_id!r}, but line {step.line} uses it on {step.device_id!r}."
             )
+        elif place in device_ids and place not in made and not _is_path_named(place, request):
+            found.append(f"{place!r} in line {step.line} is a device, not a place on it.")
         elif re.fullmatch(r"s\d+", place):
             found.append(f"Line {step.line} writes the line number {place!r} as a name; name the file.")
         elif maker is None and not occurs(place, request) and not _is_inside(place, made):
@@ -68,6 +88,18 @@ def occurs(place: str, request: str) -> bool:
         return all(piece in haystack for piece in pieces if piece)
     folder, _, name = needle.rpartition("/")
     return bool(folder) and folder in haystack and name in haystack
+
+
+def _is_path_named(place: str, request: str) -> bool:
+    """Whether the request calls the word a file or a folder."""
+    return (
+        re.search(
+            rf"(folder|directory|file)s?\s+{re.escape(place)}\b|\b{re.escape(place)}\s+(folder|directory)",
+            request,
+            re.I,
+        )
+        is not None
+    )
 
 
 def _is_inside(place: str, made: dict[str, CompactStep]) -> bool:

@@ -13,7 +13,7 @@ derived. `unsupported()` alone is a refusal. Source: reference llm.md 2.3; ours:
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -27,6 +27,7 @@ _PLACE_WORDS = {
     *("path", "paths", "file", "files", "folder", "folders", "directory", "source", "sources", "destination", "target"),
     *("output", "archive", "url", "address", "to", "host", "recipient", "recipients"),
 }
+_COMMAND_WORDS = {"command", "script", "code", "query", "expression"}  # they say what to do, not where
 _OUTPUT_WORDS = ("destination", "target", "output", "archive", "path", "to", "folder", "file", "url")
 
 
@@ -80,7 +81,8 @@ class CompactTool:
 def compact_tools(devices: Sequence[DeviceProfile]) -> tuple[CompactTool, ...]:
     """Return the tools that a small model can be offered, in the order in which the devices name them.
 
-    A tool with a required argument that the contract cannot express (an object, say) is left out.
+    A tool with a required argument that the contract cannot express (an object, say) is left out. Where all arguments
+    are optional they are all written, so that a model need not choose; optional numbers and flags keep their defaults.
     """
     grouped: dict[str, tuple[ToolProfile, list[str]]] = {}
     for device in devices:
@@ -96,11 +98,11 @@ def _compact(tool: ToolProfile, devices: tuple[str, ...]) -> CompactTool | None:
     required = set(tool.input_schema.get("required", ()))
     parameters: list[Parameter] = []
     for name, schema in properties.items():
-        parameter = _parameter(name, schema, name in required, tool)
-        if parameter is not None:
-            parameters.append(parameter)
-        elif name in required:
+        parameter = _parameter(name, schema, name in required or not required, tool)
+        if parameter is None and name in required:
             return None
+        if parameter is not None and (parameter.is_required or parameter.shape in (Shape.TEXT, Shape.CHOICE)):
+            parameters.append(parameter)
     parameters.sort(key=lambda item: not item.is_required)
     return CompactTool(
         tool.name, _first_sentence(tool.description), tuple(parameters), devices, tool.risk, _outputs(tool, parameters)
@@ -108,13 +110,13 @@ def _compact(tool: ToolProfile, devices: tuple[str, ...]) -> CompactTool | None:
 
 
 def _parameter(name: str, schema: dict[str, Any], is_required: bool, tool: ToolProfile) -> Parameter | None:
-    variants = [item for item in schema.get("anyOf", ()) if item.get("type") != "null"]
-    if len(variants) == 1:
+    variants = sorted((item for item in schema.get("anyOf", ()) if item.get("type") != "null"), key=_plainness)
+    if variants:
         schema = {**variants[0], **{key: value for key, value in schema.items() if key != "anyOf"}}
     kind = schema.get("type")
     items = schema.get("items") or {}
     is_reference = schema.get("x-reference") or items.get("x-reference")
-    is_place = name in tool.destinations or name.lower() in _PLACE_WORDS
+    is_place = name.lower() in _PLACE_WORDS or (name in tool.destinations and name not in _COMMAND_WORDS)
     if is_reference:
         return Parameter(name, Shape.REFERENCES if kind == "array" else Shape.REFERENCE, is_required)
     choices = schema.get("enum")
@@ -128,6 +130,11 @@ def _parameter(name: str, schema: dict[str, Any], is_required: bool, tool: ToolP
     return Parameter(name, simple[kind], is_required) if kind in simple else None
 
 
+def _plainness(schema: dict[str, Any]) -> bool:
+    """Order the variants of an argument: text first."""
+    return schema.get("type") != "string"
+
+
 def _outputs(tool: ToolProfile, parameters: Iterable[Parameter]) -> tuple[str, ...]:
     if tool.risk is Risk.READ:
         return ()
@@ -137,15 +144,23 @@ def _outputs(tool: ToolProfile, parameters: Iterable[Parameter]) -> tuple[str, .
 
 def _first_sentence(description: str) -> str:
     text = " ".join(description.split())
-    sentence = re.split(r"(?<=[.!?])\s", text, maxsplit=1)[0].rstrip(".")
-    return sentence if len(sentence) <= 90 else sentence[:87].rsplit(" ", 1)[0] + "…"
+    sentence = re.split(r"(?<=[.!?:;])\s", text, maxsplit=1)[0].rstrip(".:;")
+    return sentence if len(sentence) <= 80 else sentence[:77].rsplit(" ", 1)[0] + "…"
+
+
+def narrowed(tools: Sequence[CompactTool], device_ids: Sequence[str]) -> tuple[CompactTool, ...]:
+    """Return the tools with only these devices, where they offer the tool; else with those that do."""
+    return tuple(
+        replace(tool, devices=tuple(item for item in tool.devices if item in device_ids) or tool.devices)
+        for tool in tools
+    )
 
 
 def grammar(tools: Sequence[CompactTool], places: Sequence[str] | None = None) -> str:
     """Return the GBNF grammar of a plan with these tools.
 
     Args:
-        tools: what `compact_tools` gave.
+        tools: what `compact_tools` gave, narrowed to the devices that the request means.
         places: when given, every place must be one of these texts; else any text is accepted and checked later.
     """
     rules = [
@@ -188,12 +203,7 @@ def _call(tool: CompactTool, line: int) -> str:
     for position, item in enumerate(required):
         parts += ['","'] * bool(position) + [_value(item, line)]
     for item in optional:
-        if item.shape in (Shape.REFERENCE, Shape.REFERENCES) and not line:
-            continue
-        comma = '"," ' if required else ""
-        parts.append(f"({comma}{_terminal(item.name + '=')} {_value(item, line)})?")
-        if not required:
-            break  # without a required one, at most one optional argument: else commas could come first
+        parts.append(f'("," {_terminal(item.name + "=")} {_value(item, line)})?')
     return " ".join([*parts, '")"'])
 
 
@@ -233,7 +243,7 @@ def system_prompt(tools: Sequence[CompactTool], devices: Sequence[DeviceProfile]
             "Turn the request into a plan: one call per line, s1=device.tool(arguments), nothing else.",
             "Use only names, paths and addresses that the request gives. Do every part of the request, no more.",
             f"Answer {UNSUPPORTED} when no tool can do it.",
-            f"Devices: {', '.join(names)}",
+            f"Devices: {', '.join(names)}. Without a device's name in the request: {everywhere[0]}.",
             "Tools:",
             *lines,
         ]

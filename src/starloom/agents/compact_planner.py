@@ -10,9 +10,9 @@ Made by `session` when the role's model is the embedded one; called by `agents.c
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starloom.agents.compact_checks import complaints
+from starloom.agents.compact_checks import complaints, devices_meant
 from starloom.agents.compact_examples import example_turns
-from starloom.agents.compact_grammar import UNSUPPORTED, CompactTool, compact_tools, grammar, system_prompt
+from starloom.agents.compact_grammar import UNSUPPORTED, CompactTool, compact_tools, grammar, narrowed, system_prompt
 from starloom.agents.compact_reading import CompactStep, plain, read_plan, with_edges
 from starloom.agents.plans import DeviceProfile, PlanDraft, PlannedStep
 from starloom.llm.port import Generated, GrammarModel, Message, Usage
@@ -49,7 +49,8 @@ class CompactPlanner:
     async def _attempt(
         self, turns: list[Message], tools: Sequence[CompactTool], request: str, device_ids: Sequence[str]
     ) -> "_Attempt":
-        generated = await self._model.generate(turns, grammar(tools), max_tokens=self._max_tokens)
+        usable = narrowed(tools, devices_meant(request, device_ids))
+        generated = await self._model.generate(turns, grammar(usable), max_tokens=self._max_tokens)
         if generated.text.strip() == UNSUPPORTED:
             return _Attempt(generated, (), ())
         steps = with_edges(read_plan(generated.text, tools))
