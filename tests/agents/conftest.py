@@ -135,8 +135,8 @@ def reply(status="CONTINUE", *actions, **more):
     return {"thought": "t", "status": status, "action": calls or None, **more}
 
 
-def fence(text, origin):
-    return f"<<{origin}|{text}>>"
+def fence(text, provenance):
+    return f"<<{provenance.source}|{text}>>"
 
 
 @pytest.fixture

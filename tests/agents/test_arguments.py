@@ -2,7 +2,7 @@
 
 import pytest
 
-from starloom.agents.arguments import argument_problems, call_problems, destination_values
+from starloom.agents.arguments import argument_problems, call_problems
 from starloom.agents.plans import ToolProfile
 
 SCHEMA = {
@@ -50,7 +50,3 @@ def test_a_reference_fits_anything_where_references_are_allowed():
 def test_a_reference_does_not_excuse_another_fault():
     arguments = {"rows": ["{{ tasks.s1.result }}"], "count": "many"}
     assert len(argument_problems(TOOL, arguments, references=True)) == 2
-
-
-def test_destinations_are_values_as_text():
-    assert destination_values(TOOL, {"path": "a", "rows": ["b", 3]}) == ("a", "b", "3")

@@ -43,18 +43,6 @@ def argument_problems(profile: ToolProfile, arguments: Mapping[str, Any], *, ref
     return [f"{profile.name}: {line}" for line in lines[:_MOST_FAULTS]]
 
 
-def destination_values(profile: ToolProfile, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the values of the arguments that say where the tool acts, as text, in the tool's order."""
-    values: list[str] = []
-    for name in profile.destinations:
-        value = arguments.get(name)
-        if isinstance(value, list | tuple):
-            values.extend(str(item) for item in value)
-        elif value is not None:
-            values.append(str(value))
-    return tuple(values)
-
-
 def _line(fault: "ValidationError") -> str:
     place = ".".join(str(part) for part in fault.absolute_path) or "arguments"
     return f"{place}: {fault.message[:200]}"

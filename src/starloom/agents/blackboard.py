@@ -14,15 +14,7 @@ from enum import StrEnum
 from starloom.agents.memory import clip, estimate_tokens
 from starloom.agents.ports import Fence
 from starloom.llm.port import Image
-
-
-class Provenance(StrEnum):
-    """Who an entry comes from; only the user's own words may give orders."""
-
-    USER = "user"
-    MODEL = "model"
-    TOOL = "tool"
-    SCREEN = "screen"
+from starloom.safety.provenance import Origin, Provenance
 
 
 class Column(StrEnum):
@@ -34,6 +26,7 @@ class Column(StrEnum):
     SCREENSHOTS = "screenshots"
 
 
+_USER = Provenance(Origin.USER)
 _HEADINGS = {
     Column.QUESTIONS: "Questions and answers",
     Column.REQUESTS: "Earlier requests",
@@ -44,11 +37,10 @@ _HEADINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One note; `origin` names the agent, tool or screen, `image` is set for a kept picture."""
+    """One note; its label names the agent, tool or screen, `image` is set for a kept picture."""
 
     text: str
     provenance: Provenance
-    origin: str = ""
     image: Image | None = None
 
 
@@ -67,30 +59,30 @@ class Blackboard:
 
     def add_questions(self, question: str, answer: str) -> None:
         """Note what was asked, by whichever agent, and what the user answered."""
-        self.add(Column.QUESTIONS, Entry(f"{question} → {answer}", Provenance.USER, "user"))
+        self.add(Column.QUESTIONS, Entry(f"{question} → {answer}", _USER))
 
     def add_requests(self, request: str) -> None:
         """Note a request of the user."""
-        self.add(Column.REQUESTS, Entry(request, Provenance.USER, "user"))
+        self.add(Column.REQUESTS, Entry(request, _USER))
 
     def add_trajectories(self, text: str, agent: str) -> None:
         """Note what an agent did."""
-        self.add(Column.TRAJECTORIES, Entry(text, Provenance.MODEL, agent))
+        self.add(Column.TRAJECTORIES, Entry(text, Provenance(Origin.MODEL, agent)))
 
     def add_image(self, image: Image, reason: str, screen: str) -> None:
         """Keep a picture with the model's reason."""
-        self.add(Column.SCREENSHOTS, Entry(reason, Provenance.SCREEN, screen, image))
+        self.add(Column.SCREENSHOTS, Entry(reason, Provenance(Origin.SCREEN, screen), image))
 
     def entries(self, column: Column) -> tuple[Entry, ...]:
         """Return a column, oldest first."""
         return tuple(self._columns[column])
 
     def blackboard_to_prompt(
-        self, fence: Fence, *, budget_tokens: int = 1_000, most_images: int = 2, without_origin: str = ""
+        self, fence: Fence, *, budget_tokens: int = 1_000, most_images: int = 2, without_source: str = ""
     ) -> tuple[str, tuple[Image, ...]]:
         """Return the text within the budget, newest entries first to be kept, and the newest pictures.
 
-        Empty text and no pictures when there is nothing to say. `without_origin` leaves out one agent's own entries:
+        Empty text and no pictures when there is nothing to say. `without_source` leaves out one agent's own entries:
         it has them in its memory.
         """
         share = budget_tokens // len(Column)
@@ -99,7 +91,7 @@ class Blackboard:
             kept: list[str] = []
             left = share
             for entry in reversed(entries):
-                if without_origin and entry.origin == without_origin:
+                if without_source and entry.provenance.source == without_source:
                     continue
                 line = _rendered(entry, fence, share)
                 if estimate_tokens(line) > left and kept:
@@ -114,4 +106,4 @@ class Blackboard:
 
 def _rendered(entry: Entry, fence: Fence, budget_tokens: int) -> str:
     text = clip(entry.text, budget_tokens)
-    return f"- {text}" if entry.provenance is Provenance.USER else fence(text, f"{entry.provenance} {entry.origin}")
+    return f"- {text}" if entry.provenance.origin.is_trusted else fence(text, entry.provenance)

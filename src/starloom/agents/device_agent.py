@@ -23,7 +23,7 @@ from starloom.agents.strategies.guard import GuardActions, Guarded, Ruling
 from starloom.agents.strategies.remember import RememberStep
 from starloom.agents.strategies.think import Thinker
 from starloom.agents.strategies.think_device import ThinkOfNextStep
-from starloom.agents.untrusted import Detector, UntrustedText
+from starloom.agents.untrusted import Detector, UntrustedText, suspicions_in
 from starloom.clock import Clock
 from starloom.ids import Ids
 from starloom.llm.port import Model
@@ -35,12 +35,6 @@ from starloom.processing.processor import ProcessorTemplate
 from starloom.safety.policy import Risk
 
 Phase = ProcessingPhase
-
-
-def find_nothing(text: str) -> Sequence[str]:
-    """Detect nothing: for tests and for callers without detectors."""
-    del text
-    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +49,7 @@ class AgentParts:
     clock: Clock
     ids: Ids
     interactor: Interactor | None = None
-    detect: Detector = find_nothing
+    detect: Detector = suspicions_in
     limits: AgentLimits = field(default_factory=AgentLimits)
     blackboard: Blackboard = field(default_factory=Blackboard)
     middleware: tuple[ProcessorMiddleware, ...] = ()
@@ -190,7 +184,7 @@ class DeviceAgent(BasicAgent):
             )
 
     def _notes_for_prompt(self) -> tuple[str, ...]:
-        board, _ = self._parts.blackboard.blackboard_to_prompt(self._untrusted.show, without_origin=self.name)
+        board, _ = self._parts.blackboard.blackboard_to_prompt(self._untrusted.show, without_source=self.name)
         return (board, *self._notes) if board else tuple(self._notes)
 
     def _build_processor(self) -> ProcessorTemplate:

@@ -10,12 +10,13 @@ from typing import Protocol, TypeAlias
 from starloom.agents.record import AgentEvent
 from starloom.ids import RunId
 from starloom.safety.policy import Facts, ProposedAction, Verdict
+from starloom.safety.provenance import Provenance
 
 Recorder: TypeAlias = Callable[[AgentEvent], Awaitable[None]]
 """Takes what an agent did, before it goes on; the session writes it to the journal."""
 
-Fence: TypeAlias = Callable[[str, str], str]
-"""(text, origin) → the text marked as data for a prompt, with a closing mark that the text cannot contain."""
+Fence: TypeAlias = Callable[[str, Provenance], str]
+"""(text, where it comes from) → the text marked as data for a prompt, its closing mark impossible to write."""
 
 
 class ActionGate(Protocol):

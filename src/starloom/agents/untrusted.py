@@ -8,23 +8,34 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from starloom.agents.ports import Fence
+from starloom.safety.detectors import detect
+from starloom.safety.provenance import Origin, Provenance
 
 Detector: TypeAlias = Callable[[str], Sequence[str]]
 """Text → the names of the kinds of injection that it looks like."""
 
 
+def suspicions_in(text: str) -> tuple[str, ...]:
+    """Return the names of the house's own detectors that fire on a text."""
+    return tuple(dict.fromkeys(finding.detector for finding in detect(text)))
+
+
 class UntrustedText:
     """Shows texts to a model as data and remembers what looked like an order in them."""
 
-    def __init__(self, fence: Fence, detect: Detector) -> None:
+    def __init__(self, fence: Fence, detector: Detector) -> None:
         self._fence = fence
-        self._detect = detect
+        self._detect = detector
         self._suspicions: dict[str, None] = {}
 
-    def show(self, text: str, origin: str) -> str:
+    def show(self, text: str, provenance: Provenance) -> str:
         """Return the text fenced, its origin named."""
         self._suspicions.update(dict.fromkeys(self._detect(text)))
-        return self._fence(text, origin)
+        return self._fence(text, provenance)
+
+    def show_tool(self, text: str, source: str) -> str:
+        """Return what a tool gave, fenced; `source` says which."""
+        return self.show(text, Provenance(Origin.TOOL, source))
 
     @property
     def suspicions(self) -> tuple[str, ...]:

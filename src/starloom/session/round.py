@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from starloom.agents.agent import BasicAgent
 from starloom.agents.assignment import AgentLimits, Assignment
 from starloom.agents.blackboard import Blackboard
-from starloom.agents.device_agent import AgentParts, find_nothing
+from starloom.agents.device_agent import AgentParts
 from starloom.agents.plans import DeviceProfile
 from starloom.agents.ports import ActionGate, Fence, Interactor, Recorder
 from starloom.agents.shell_agent import LinuxAgent
 from starloom.agents.status import Evidence, StopReason
-from starloom.agents.untrusted import Detector
+from starloom.agents.untrusted import Detector, suspicions_in
 from starloom.clock import Clock
 from starloom.errors import StarloomError
 from starloom.ids import Ids, RunId
@@ -180,7 +180,7 @@ async def run_goal(
     tips: Sequence[str] = (),
     inputs: Mapping[str, Json] | None = None,
     interactor: Interactor | None = None,
-    detect: Detector = find_nothing,
+    detect: Detector = suspicions_in,
     limits: Limits | None = None,
     agent_limits: AgentLimits | None = None,
     blackboard: Blackboard | None = None,

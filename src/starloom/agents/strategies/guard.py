@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from starloom.agents.arguments import destination_values
 from starloom.agents.assignment import Assignment
 from starloom.agents.plans import ToolProfile
 from starloom.agents.ports import ActionGate
@@ -18,6 +17,7 @@ from starloom.agents.untrusted import UntrustedText
 from starloom.processing.processing_context import ProcessingContext
 from starloom.processing.strategy_dependency import StrategyDependency, depends_on, provides
 from starloom.safety.policy import Decision, ProposedAction, Risk, Verdict
+from starloom.safety.rules import propose
 
 ASKED_BY_MODEL = "the_model_asks_for_a_confirmation"
 """The suspicion under which the gate is asked when the model itself wants a person's yes."""
@@ -107,13 +107,8 @@ class GuardActions:
 
 def proposed(action: ActionCommandInfo, profile: ToolProfile | None, assignment: Assignment) -> ProposedAction:
     """Return the action as the policy sees it; a tool that the device does not list has no known risk."""
-    return ProposedAction(
-        device_id=assignment.device.device_id,
-        tool=action.tool,
-        arguments=dict(action.arguments),
-        risk=None if profile is None else profile.risk,
-        destinations=() if profile is None else destination_values(profile, action.arguments),
-    )
+    risk, destinations = (None, ()) if profile is None else (profile.risk, profile.destinations)
+    return propose(assignment.device.device_id, action.tool, action.arguments, risk, destinations)
 
 
 def _rank(profile: ToolProfile | None) -> int:

@@ -75,5 +75,7 @@ class RememberStep:
             return f"{tool} was skipped: {result.error}"
         if result.status is CommandStatus.FAILURE:
             shown = clip(result.error or "no reason given", self._result_tokens)
-            return f"{tool} failed:\n{self._untrusted.show(shown, f'error of {tool}')}"
-        return f"{tool} succeeded:\n{self._untrusted.show(clip(as_text(result.result), self._result_tokens), tool)}"
+            return f"{tool} failed:\n{self._untrusted.show_tool(shown, f'error of {tool}')}"
+        return (
+            f"{tool} succeeded:\n{self._untrusted.show_tool(clip(as_text(result.result), self._result_tokens), tool)}"
+        )

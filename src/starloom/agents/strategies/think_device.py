@@ -56,7 +56,7 @@ class ThinkOfNextStep:
             system=system_text(tools, self._statuses, self._role),
             goal=goal_text(assignment, self._untrusted, self._budget),
             history=self._memory.window(self._budget.history),
-            screen=self._untrusted.show(clip(screen, self._budget.screen), "folder listing"),
+            screen=self._untrusted.show_tool(clip(screen, self._budget.screen), "folder listing"),
             notes=context.require("notes", tuple),
         )
 
