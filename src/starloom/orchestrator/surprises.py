@@ -1,0 +1,41 @@
+"""What calls for the planner's judgement, and when it is called; the scheduler's memory for that, pure."""
+
+from starloom.orchestrator.replanning import Surprise
+from starloom.orchestrator.settings import ReplanPolicy, RunSettings
+
+
+class Surprises:
+    """Collects surprises and hands them over together, one call at a time, up to the limit.
+
+    Args:
+        settings: the policy and the limit of calls.
+        has_planner: without one nothing is collected.
+    """
+
+    def __init__(self, settings: RunSettings, *, has_planner: bool) -> None:
+        self._policy = settings.replan
+        self._limit = settings.max_replans
+        self._is_wanted = has_planner and settings.replan is not ReplanPolicy.NEVER
+        self._collected: list[Surprise] = []
+        self.calls = 0
+        self.is_answering = False
+
+    def add(self, surprise: Surprise) -> None:
+        """Note a surprise; a mere completion counts only under `after_each`."""
+        if self._is_wanted and (surprise.kind != "completed" or self._policy is ReplanPolicy.AFTER_EACH):
+            self._collected.append(surprise)
+
+    def clear(self) -> None:
+        """Forget what was not handed over."""
+        self._collected.clear()
+
+    def hand_over(self) -> tuple[Surprise, ...]:
+        """Return what to ask the planner now; empty when there is nothing, it is busy, or the limit is reached."""
+        if not self._collected or self.is_answering:
+            return ()
+        collected, self._collected = tuple(self._collected), []
+        if self.calls >= self._limit:
+            return ()
+        self.calls += 1
+        self.is_answering = True
+        return collected
