@@ -215,6 +215,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.chaos
 async def test_killed_device_never_acts_twice_and_never_loses_a_result(path, tmp_path):
     effects = tmp_path / "effects.txt"
     finished: list[str] = []

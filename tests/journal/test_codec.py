@@ -19,6 +19,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.properties
 @settings(deadline=None)
 @given(VALUES)
 def test_value_survives_the_round_trip(value):
@@ -27,6 +28,7 @@ def test_value_survives_the_round_trip(value):
     assert repr(back) == repr(value)
 
 
+@pytest.mark.properties
 @settings(deadline=None)
 @given(st.lists(VALUES, max_size=5))
 def test_many_are_as_one_by_one(values):

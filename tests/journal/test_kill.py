@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from starloom.clock import SystemClock
 from starloom.ids import RunId
 from starloom.journal.sqlite import SqliteJournal
@@ -42,6 +44,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.chaos
 async def test_killed_writer_loses_nothing_it_acknowledged(tmp_path):
     path = tmp_path / "journal.db"
     chance = random.Random(20261130)

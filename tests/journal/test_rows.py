@@ -14,6 +14,7 @@ RUN = RunId("run_1")
 NOW = datetime(2026, 11, 30, 20, 5, 44, 123457, tzinfo=UTC)
 
 
+@pytest.mark.properties
 @settings(deadline=None)
 @given(st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2242, 1, 1), timezones=st.just(UTC)))
 def test_times_are_exact_to_the_microsecond(at):

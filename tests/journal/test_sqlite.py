@@ -67,13 +67,13 @@ async def test_every_commit_is_flushed(path):
     await journal.close()
 
 
-async def test_run_lies_in_columns_that_a_person_can_read(path):
+async def test_timeline_is_for_a_person_with_a_sqlite_browser(path):
     journal = await filled(path, 2)
     await journal.close()
     connection = sqlite3.connect(path)
-    rows = connection.execute("SELECT run, seq, kind, key, body FROM events").fetchall()
+    rows = connection.execute("SELECT * FROM timeline").fetchall()
     connection.close()
-    assert rows[1] == (1, 2, "task_ready", "key_1", '{"task_id":"task_1"}')
+    assert rows[1] == ("run_1", 2, "2026-01-01T00:00:00.000Z", "task_ready", "key_1", '{"task_id":"task_1"}')
 
 
 async def test_reader_beside_the_owner_sees_what_is_committed(path):
@@ -87,6 +87,28 @@ async def test_reader_beside_the_owner_sees_what_is_committed(path):
         reader.follow(RUN)
     await reader.close()
     await journal.close()
+
+
+async def test_reader_after_a_clean_close(path):
+    journal = await filled(path, 3)
+    await journal.close()
+    reader = await SqliteJournal.open(path, ManualClock(), read_only=True)
+    assert await seqs(reader) == [1, 2, 3]
+    assert [record.last_seq for record in await reader.runs()] == [3]
+    await reader.close()
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+async def test_reader_after_a_kill_sees_what_the_log_holds(path, tmp_path, with_index):
+    journal = await filled(path, 3)
+    copy = tmp_path / "copy" / "journal.db"
+    copy.parent.mkdir()
+    for name in ("journal.db", "journal.db-wal", *(("journal.db-shm",) if with_index else ())):
+        shutil.copy(path.with_name(name), copy.with_name(name))
+    await journal.close()
+    reader = await SqliteJournal.open(copy, ManualClock(), read_only=True)
+    assert await seqs(reader) == [1, 2, 3]
+    await reader.close()
 
 
 async def test_reader_without_a_journal_is_told_so(path):
@@ -153,7 +175,7 @@ async def test_damaged_record_is_named(path):
     journal = await filled(path, 3)
     await journal.close()
     connection = sqlite3.connect(path)
-    connection.execute("UPDATE events SET body = substr(body, 1, 5) WHERE seq = 2")
+    connection.execute("UPDATE events SET body = substr(body, 1, 5) WHERE position & 4294967295 = 2")
     connection.commit()
     connection.close()
     journal = await opened(path)
@@ -229,6 +251,52 @@ async def test_disk_that_takes_no_more_loses_nothing_and_recovers(path):
     journal = await opened(path)
     assert await seqs(journal) == list(range(1, held + 1))
     await journal.close()
+
+
+NO_SPACE = (
+    CHILD
+    + """
+async def main(path):
+    path = Path(path)
+    ballast = path.parent / "ballast"
+    ballast.write_bytes(bytes(1_000_000))
+    journal = await SqliteJournal.open(path, SystemClock())
+    acknowledged = 0
+    try:
+        while True:
+            await journal.append(RUN, [TaskCompleted("t", 1, "x" * 2_000)], keys=[f"k{acknowledged}"])
+            acknowledged += 1
+    except StoreError as error:
+        print(error)
+    held = len(await journal.read(RUN))
+    ballast.unlink()
+    (again,) = await journal.append(RUN, [TaskReady("t")], keys=[f"k{acknowledged}"])
+    await journal.close()
+    journal = await SqliteJournal.open(path, SystemClock())
+    print(acknowledged, held, again.seq, [one.seq for one in await journal.read(RUN)] == list(range(1, held + 2)))
+    await journal.close()
+
+asyncio.run(main(sys.argv[1]))
+"""
+)
+
+
+async def test_full_disk_is_called_that_loses_nothing_and_goes_on_when_there_is_space(path):
+    """On a file system of its own, in a mount namespace that ends with the child."""
+    path.parent.mkdir()
+    mount = 'mount -t tmpfs -o size=3m tmpfs "$0" && exec "$@"'
+    child = [sys.executable, "-c", NO_SPACE, str(path)]
+    unshare = shutil.which("unshare")
+    if unshare is None or subprocess.run([unshare, "-m", "sh", "-c", mount, str(path.parent), "true"]).returncode:
+        pytest.skip("needs the right to mount a small file system")
+    command = [unshare, "-m", "sh", "-c", mount, str(path.parent), *child]
+    said, counts = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert "the disk is full" in said
+    acknowledged, held, again, whole = counts.split()
+    assert int(acknowledged) > 10
+    assert acknowledged == held
+    assert int(again) == int(held) + 1
+    assert whole == "True"
 
 
 READ_ONLY = (

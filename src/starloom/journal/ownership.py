@@ -17,6 +17,7 @@ else:
     import fcntl
 
 LOCK_NAME = "owner.lock"
+_LOCKED_BYTE = 1 << 30
 
 
 class Ownership:
@@ -60,8 +61,12 @@ def own(directory: Path) -> Ownership:
             path=str(directory),
             pid=holder,
         ) from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps({"pid": os.getpid()}).encode(), 0)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, json.dumps({"pid": os.getpid()}).encode())
+    except OSError as error:
+        os.close(descriptor)
+        raise StoreError(f"Could not write {str(path)!r}: {error.strerror}.", path=str(path)) from error
     return Ownership(path, descriptor)
 
 
@@ -80,6 +85,8 @@ def _lock(descriptor: int) -> None:
         OSError: someone else holds it.
     """
     if sys.platform == "win32":
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)  # not the first: a locked byte could not be read by others
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        os.lseek(descriptor, 0, os.SEEK_SET)
     else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -200,7 +200,7 @@ def _rows(reader: sqlite3.Connection, run_id: RunId, after: int, size: int) -> t
     if bounds is None:
         return ()
     rows = reader.execute(
-        "SELECT seq, kind, body, key, at_us, version FROM events "
+        f"SELECT position & {_LAST_SEQ}, kind, body, key, at_us, version FROM events "  # noqa: S608 (a constant)
         "WHERE position > ? AND position <= ? ORDER BY position LIMIT ?",
         (*bounds, size),
     )

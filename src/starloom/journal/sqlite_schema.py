@@ -5,8 +5,10 @@
                                                hidden: on its way in or out, and nobody's after a crash
     events(position, version, at_us, kind, key, body)
                                                position = runs.number * 2^32 + seq, so a run lies in one piece
+    timeline(run_id, seq, at, kind, key, body) the events for a person with a SQLite browser
 
-A file opened for writing is migrated in one transaction; a newer file is refused and left as it is.
+A file opened for writing is migrated in one transaction; a newer file is refused and left as it is. Nothing here needs
+a SQLite newer than 3.24, since Python uses the system's.
 """
 
 import sqlite3
@@ -21,11 +23,12 @@ from starloom.journal.rows import microseconds
 SEQ_BITS = 32
 _APPLICATION_ID = 0x5374_4C6D  # "StLm": tells our file from another program's
 _BUSY_S = 10.0
+_LARGEST_LOG_BYTES = 16 << 20  # the log is cut back to this when a very large commit has made it longer
 _HEADER_BYTES = 100  # of a SQLite file; a shorter one holds nothing
 
 MIGRATIONS: tuple[str, ...] = (
     """
-    CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied_at_us INTEGER NOT NULL) STRICT;
+    CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied_at_us INTEGER NOT NULL);
     CREATE TABLE runs (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         run_id TEXT NOT NULL UNIQUE,
@@ -36,18 +39,20 @@ MIGRATIONS: tuple[str, ...] = (
         last_seq INTEGER NOT NULL,
         epoch INTEGER NOT NULL,
         hidden INTEGER NOT NULL
-    ) STRICT;
+    );
     CREATE TABLE events (
         position INTEGER PRIMARY KEY,
         version INTEGER NOT NULL,
         at_us INTEGER NOT NULL,
         kind TEXT NOT NULL,
         key TEXT,
-        body TEXT NOT NULL,
-        run INTEGER GENERATED ALWAYS AS (position >> 32) VIRTUAL,
-        seq INTEGER GENERATED ALWAYS AS (position & 4294967295) VIRTUAL
-    ) STRICT;
-    CREATE UNIQUE INDEX events_key ON events (run, key) WHERE key IS NOT NULL;
+        body TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX events_key ON events (position >> 32, key) WHERE key IS NOT NULL;
+    CREATE VIEW timeline AS
+        SELECT run_id, position & 4294967295 AS seq,
+            strftime('%Y-%m-%dT%H:%M:%fZ', at_us / 1000000.0, 'unixepoch') AS at, kind, key, body
+        FROM events JOIN runs ON runs.number = position >> 32;
     """,
 )
 """One script a version; the position in this tuple plus one is the version it leads to. Append, never change.
@@ -90,6 +95,7 @@ def connect_writer(path: Path, now: datetime, migrations: Sequence[str] = MIGRAT
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # so that `prune` can give space back
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA journal_size_limit={_LARGEST_LOG_BYTES}")
         migrate(connection, path, now, migrations)
         _sweep_hidden(connection)
         return connection
@@ -173,7 +179,7 @@ def current_version(connection: sqlite3.Connection, path: Path) -> int:
     Raises:
         StoreError: the file is another program's database.
     """
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     if not tables and application_id in (0, _APPLICATION_ID):
         return 0

@@ -30,7 +30,7 @@ T = TypeVar("T")
 _LARGEST_BATCH = 1_000  # pieces of work in one commit
 
 _INSERT = """INSERT INTO events (position, version, at_us, kind, key, body) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (run, key) WHERE key IS NOT NULL DO NOTHING"""
+ON CONFLICT (position >> 32, key) WHERE key IS NOT NULL DO NOTHING"""
 
 
 @dataclass(slots=True)
