@@ -1,17 +1,29 @@
 """A fleet with devices on in-memory links, for the fleet's tests."""
 
 import asyncio
+import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as dial
+from websockets.exceptions import ConnectionClosed
 
 from starloom.aip.transport import Transport
+from starloom.aip.websocket import StarletteTransport, token_of
 from starloom.clock import SystemClock
 from starloom.device.identity import DeviceIdentity
 from starloom.device.process import run_device
 from starloom.device.settings import DeviceSettings
 from starloom.fleet.fleet import Fleet
 from starloom.fleet.local import local_connector
+from starloom.fleet.principals import Principal
 from starloom.fleet.records import DeviceStatus
 from starloom.fleet.settings import FleetSettings
 from starloom.journal.events import Event
@@ -161,3 +173,104 @@ def join(fleet: Fleet, group: asyncio.TaskGroup, bench: Bench, until: Until) -> 
         return task
 
     return start
+
+
+class RawClient:
+    """A peer that says exactly what the test wants, over a real WebSocket."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    async def say(self, frame: str | bytes | dict[str, Any]) -> None:
+        await self.connection.send(json.dumps(frame) if isinstance(frame, dict) else frame)
+
+    async def hear(self) -> dict[str, Any]:
+        """Return the next frame; the fleet's question for tools is answered on the way."""
+        async with asyncio.timeout(5):
+            while True:
+                frame: dict[str, Any] = json.loads(await self.connection.recv())
+                if frame["type"] == "command" and frame["task_name"] == "list_tools":
+                    await self.answer(frame, [])
+                    continue
+                return frame
+
+    async def answer(self, command: dict[str, Any], *results: object) -> None:
+        """Answer a COMMAND with one successful result per value."""
+        called = zip(command["actions"], results, strict=True)
+        await self.say(
+            {
+                "type": "command_results",
+                "status": command["status"],
+                "session_id": command["session_id"],
+                "prev_response_id": command["response_id"],
+                "action_results": [
+                    {"status": "success", "result": result, "call_id": action["call_id"]} for action, result in called
+                ],
+            }
+        )
+
+    async def register(self, client_id: str, client_type: str = "device", **fields: object) -> dict[str, Any]:
+        """Send REGISTER and return the answer; a device waits until the fleet knows that it has no tools."""
+        frame = {"type": "register", "status": "ok", "client_type": client_type, "client_id": client_id, **fields}
+        if client_type == "device":
+            frame.setdefault("metadata", {"platform": "linux"})
+        await self.say(frame)
+        return await self.hear()
+
+    async def sync(self) -> None:
+        """Return when everything said before has been processed: the answer to a heartbeat is the next frame."""
+        await self.say({"type": "heartbeat", "status": "ok"})
+        assert (await self.hear())["type"] == "heartbeat"
+
+    async def closed(self) -> int:
+        """Wait until the server has closed, and return the code; frames before are skipped."""
+        async with asyncio.timeout(5):
+            try:
+                while True:
+                    await self.connection.recv()
+            except ConnectionClosed:
+                return self.connection.close_code or 0
+
+
+class Listener:
+    """A real server in front of the fleet, as the hub's listener is."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.open: list[ClientConnection] = []
+
+    async def dial(self, query: str = "?token=KEY", **options: Any) -> RawClient:
+        connection = await dial(f"{self.url}{query}", compression=None, ping_interval=None, **options)
+        self.open.append(connection)
+        return RawClient(connection)
+
+
+@pytest.fixture
+def principals() -> dict[str, Principal]:
+    """Tokens and what they allow."""
+    return {"KEY": Principal()}
+
+
+@pytest.fixture
+async def listener(fleet: Fleet, principals: dict[str, Principal]) -> AsyncIterator[Listener]:
+    async def endpoint(websocket: WebSocket) -> None:
+        token = token_of(websocket.headers, websocket.query_params)
+        principal = principals.get(token or "")
+        if principal is None:
+            await websocket.close()
+            return
+        await websocket.accept()
+        await fleet.serve(StarletteTransport(websocket), principal=principal)
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    app = Starlette(routes=[WebSocketRoute("/ws", endpoint)])
+    config = uvicorn.Config(app, log_level="critical", lifespan="off", ws_per_message_deflate=False)
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server._serve([listening]))
+    found = Listener(f"ws://127.0.0.1:{listening.getsockname()[1]}/ws")
+    yield found
+    for connection in found.open:
+        await connection.close()
+    await fleet.close()
+    server.should_exit = True
+    await serving

@@ -160,8 +160,8 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
         return response_id
 
     def cancel(self, response_id: str) -> bool:
-        """Ask the device to stop a command; it still answers. False: not agreed, so nothing was sent."""
-        if not self.can(Capability.CANCEL):
+        """Ask the device to stop a command; it still answers. False: not agreed, or too late: nothing was sent."""
+        if self.closing is not None or not self.can(Capability.CANCEL):
             return False
         self._send(self._heartbeat(), Note(cancel=response_id, quiet=True), numbered=True)
         return True

@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import partial
 from typing import assert_never
 
+from starloom.aip.backoff import Backoff
 from starloom.aip.client import Accepted, Refused, ServerReported
 from starloom.aip.device import (
     AttemptsSettled,
@@ -32,7 +33,6 @@ from starloom.aip.stamps import WireStamps
 from starloom.aip.transport import Transport
 from starloom.clock import Clock
 from starloom.device.attempts import AttemptJournal
-from starloom.device.backoff import Backoff
 from starloom.device.identity import DeviceIdentity
 from starloom.device.runner import CommandRunner
 from starloom.device.settings import DeviceSettings

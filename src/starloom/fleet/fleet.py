@@ -19,6 +19,7 @@ from starloom.clock import Clock
 from starloom.errors import DeviceError
 from starloom.fleet.admission import fault_of, profile_of
 from starloom.fleet.errors import DeviceOffline
+from starloom.fleet.outposts import Outposts
 from starloom.fleet.principals import Principal
 from starloom.fleet.pushed import PushedTasks
 from starloom.fleet.records import DeviceRecord, DeviceStatus
@@ -58,6 +59,7 @@ class Fleet:
         self.settings = settings or FleetSettings()
         self.pushed = PushedTasks()
         self._registry = Registry(self.settings, observe)
+        self.outposts = Outposts(self._registry, clock=clock, settings=self.settings)
         self._sessions = Sessions(
             tasks, visit_of=self._visit_of, pushed=self.pushed, limit=self.settings.max_sessions_per_client
         )

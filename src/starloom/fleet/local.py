@@ -3,14 +3,23 @@
 Used by the composition root: the function it makes is handed to `device.process.run_device` like any other dialler.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from asyncio import Task
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 from starloom.aip.transport import Transport, memory_pair
 from starloom.fleet.fleet import Fleet
 
 
-def local_connector(fleet: Fleet, group: asyncio.TaskGroup) -> Callable[[], Awaitable[Transport]]:
+class TaskStarter(Protocol):
+    """Who owns the serving tasks; a `Background` or a `TaskGroup`."""
+
+    def create_task(self, work: Coroutine[Any, Any, None], /) -> "Task[None]":
+        """Start the work and answer for its end."""
+        ...
+
+
+def local_connector(fleet: Fleet, group: TaskStarter) -> Callable[[], Awaitable[Transport]]:
     """Return a dialler whose every connection the fleet serves in a task of `group`."""
 
     async def connect() -> Transport:

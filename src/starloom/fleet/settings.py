@@ -17,6 +17,9 @@ class FleetSettings(BaseModel):
         late_answer_s: how long a device that cannot be told to stop stays busy with an abandoned command.
         resume_window_s: how long a lost device may take to come back before its commands are given up.
         list_tools_timeout_s: how long a new device may take to list its tools.
+        outpost_heartbeat_s: how often we speak to an upstream server.
+        outpost_poll_s: how often we ask it whether its device is still there.
+        outpost_max_delay_s: the longest wait before dialling it again.
         max_in_flight: the most commands on one device at once, where agreed.
         max_clients: the most registered clients.
         max_unregistered: the most connections that have not registered yet.
@@ -39,6 +42,9 @@ class FleetSettings(BaseModel):
     late_answer_s: float = Field(default=300.0, gt=0)
     resume_window_s: float = Field(default=30.0, ge=0)
     list_tools_timeout_s: float = Field(default=60.0, gt=0)
+    outpost_heartbeat_s: float = Field(default=30.0, gt=0)
+    outpost_poll_s: float = Field(default=60.0, gt=0)
+    outpost_max_delay_s: float = Field(default=60.0, gt=0)
     max_in_flight: int = Field(default=4, ge=1)
     max_clients: int = Field(default=20_000, ge=1)
     max_unregistered: int = Field(default=1_000, ge=1)

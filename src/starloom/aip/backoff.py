@@ -1,4 +1,7 @@
-"""How long to wait before dialling again: doubling, capped, and spread so that a crowd does not come at once."""
+"""How long to wait before dialling again: doubling, capped, and spread so that a crowd does not come at once.
+
+Used by the device process and by the outposts.
+"""
 
 from collections.abc import Callable
 
