@@ -51,6 +51,8 @@ class Host(Protocol):
 class AppAgent(DeviceAgent):
     """Does subtasks in one application."""
 
+    model_role = "app"
+
     def __init__(self, parts: AgentParts, assignment: Assignment, *, host: Host, application: str) -> None:
         self.host = host
         self.application = application

@@ -58,6 +58,8 @@ class AgentParts:
 class DeviceAgent(BasicAgent):
     """An agent with a device. Built once; `assign` gives it a goal, and may do so again when one has ended."""
 
+    model_role = "shell"
+
     def __init__(
         self,
         name: str,
@@ -194,6 +196,7 @@ class DeviceAgent(BasicAgent):
             self._schema,
             parts.recorder,
             agent=self.name,
+            role=self.model_role,
             most_repairs=parts.limits.most_repairs,
             reply_tokens=parts.limits.reply_tokens,
         )

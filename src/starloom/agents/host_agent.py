@@ -181,6 +181,7 @@ class HostAgent(BasicAgent):
             reply_schema(HostAgentResponse, self.states),
             parts.recorder,
             agent=self.name,
+            role="host",
             most_repairs=parts.limits.most_repairs,
             reply_tokens=parts.limits.reply_tokens,
         )

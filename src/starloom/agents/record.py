@@ -34,7 +34,7 @@ class Acted:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """One model call's use; `role` names the agent's kind."""
+    """One model call's use; `role` is the word under which its model was chosen (`shell`, `app`, `host`)."""
 
     role: str
     model: str

@@ -31,6 +31,7 @@ class Thinker(Generic[R]):
         recorder: Recorder,
         *,
         agent: str,
+        role: str,
         most_repairs: int,
         reply_tokens: int,
     ) -> None:
@@ -38,6 +39,7 @@ class Thinker(Generic[R]):
         self._schema = schema
         self._record = recorder
         self._agent = agent
+        self._role = role
         self._most_repairs = most_repairs
         self._reply_tokens = reply_tokens
 
@@ -52,7 +54,7 @@ class Thinker(Generic[R]):
         for _ in range(self._most_repairs + 1):
             reply: Reply[R] = await self._model.complete(turns, self._schema, max_tokens=self._reply_tokens)
             used.append(reply.usage)
-            await self._record(Spent(self._agent, reply.model, reply.usage))
+            await self._record(Spent(self._role, reply.model, reply.usage))
             faults = problems(reply.value)
             if not faults:
                 await self._record(Responded(self._agent, step, reply.value.model_dump(mode="json")))
