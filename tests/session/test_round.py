@@ -5,9 +5,8 @@ import json
 
 import pytest
 
-from starloom.agents.agent import BasicAgent
 from starloom.agents.plans import DeviceProfile, ToolProfile
-from starloom.agents.states import AgentState, AgentStateManager
+from starloom.agents.states import AgentState, AgentStateManager, BasicAgent
 from starloom.agents.status import Evidence, StopReason
 from starloom.clock import ManualClock, SystemClock
 from starloom.errors import DeviceError

@@ -11,12 +11,11 @@ An application is a group of a device's tools (`files`, `sheets` …); the host 
 
 from typing import Any, Protocol
 
-from starloom.agents.agent import BasicAgent
 from starloom.agents.assignment import Assignment
 from starloom.agents.device_agent import AgentParts, DeviceAgent
 from starloom.agents.device_states import WORKING_STATES, ContinueState
 from starloom.agents.replies import AppAgentResponse
-from starloom.agents.states import AgentState, AgentStateManager
+from starloom.agents.states import AgentState, AgentStateManager, BasicAgent
 from starloom.agents.status import AgentStatus, Evidence, StopReason
 from starloom.processing.context import Context
 from starloom.processing.dispatch import Json

@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from starloom.agents.agent import BasicAgent
 from starloom.agents.drafts import draft_document, draft_problems, draft_summary
 from starloom.agents.edits import EditDraft, Surprise, edit_problems
 from starloom.agents.plans import DeviceProfile, PlanDraft, Planner
-from starloom.agents.states import AgentState, AgentStateManager
+from starloom.agents.states import AgentState, AgentStateManager, BasicAgent
 from starloom.agents.status import AgentStatus, StopReason
 from starloom.errors import ModelError, UsageError
 from starloom.processing.dispatch import Json

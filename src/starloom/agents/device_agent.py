@@ -7,7 +7,6 @@ Its states call `process` for a step, `ask_user` when it is PENDING and `confirm
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from starloom.agents.agent import BasicAgent
 from starloom.agents.assignment import AgentLimits, Assignment
 from starloom.agents.blackboard import Blackboard
 from starloom.agents.conclusion import conclude
@@ -15,7 +14,7 @@ from starloom.agents.ports import ActionGate, Fence, Interactor, Recorder
 from starloom.agents.questions import put_question
 from starloom.agents.repeats import RepeatWatch
 from starloom.agents.replies import DeviceAgentResponse, reply_schema
-from starloom.agents.states import AgentStateManager
+from starloom.agents.states import AgentStateManager, BasicAgent
 from starloom.agents.status import AgentStatus, Evidence, StopReason
 from starloom.agents.strategies.act import ActionOutcome, ActThroughDispatcher
 from starloom.agents.strategies.collect import CollectWorkspace

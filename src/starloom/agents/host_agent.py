@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from starloom.agents.agent import BasicAgent
 from starloom.agents.app_agent import AppAgent
 from starloom.agents.assignment import Assignment
 from starloom.agents.device_agent import AgentParts
 from starloom.agents.plans import DeviceProfile
 from starloom.agents.questions import put_question
 from starloom.agents.replies import HostAgentResponse, reply_schema
-from starloom.agents.states import AgentState, AgentStateManager
+from starloom.agents.states import AgentState, AgentStateManager, BasicAgent
 from starloom.agents.status import AgentStatus, Evidence, StopReason
 from starloom.agents.strategies.guard import ASKED_BY_MODEL, REFUSED
 from starloom.agents.strategies.host import RememberAssignment, ThinkOfSubtask

@@ -7,11 +7,10 @@
 The name is the seeds'; nothing in it is bound to Linux. Called by `session.round.run_goal`.
 """
 
-from starloom.agents.agent import BasicAgent
 from starloom.agents.assignment import Assignment
 from starloom.agents.device_agent import AgentParts, DeviceAgent
 from starloom.agents.device_states import WORKING_STATES
-from starloom.agents.states import AgentState, AgentStateManager
+from starloom.agents.states import AgentState, AgentStateManager, BasicAgent
 from starloom.agents.status import AgentStatus
 
 LINUX_STATES = AgentStateManager("LinuxAgent", WORKING_STATES)

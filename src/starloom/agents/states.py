@@ -1,4 +1,4 @@
-"""States: who acts next is answered by the state an agent is in, so no dispatcher knows the agents.
+"""Agents and their states: who acts next is answered by the state an agent is in, so no dispatcher knows the agents.
 
 A round is four lines over these hooks (`session.round`). A state class holds no data; `get_state` makes a fresh
 instance, so nothing is shared between sessions. A decorator registers a class with its agent's table:
@@ -6,17 +6,18 @@ instance, so nothing is shared between sessions. A decorator registers a class w
     @LINUX_STATES.register
     class Waiting(AgentState[LinuxAgent]): …
 
-and from then on the model may write its name: reply schemas take their words from the table.
+and from then on the model may write its name: reply schemas take their words from the table. `BasicAgent` is what a
+round needs of any agent; those with a brain are in `shell_agent`, `app_agent`, `host_agent`, `constellation_agent`.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from starloom.agents.memory import Memory
+from starloom.agents.status import AgentStatus, Evidence, StopReason
 from starloom.errors import UsageError
 from starloom.processing.context import Context
-
-if TYPE_CHECKING:
-    from starloom.agents.agent import BasicAgent
+from starloom.processing.dispatch import Json
 
 A = TypeVar("A", bound="BasicAgent")
 C = TypeVar("C", bound="type[AgentState[Any]]")
@@ -102,3 +103,35 @@ class AgentStateManager:
     def copy(self) -> "AgentStateManager":
         """Return a table with the same states, to which more can be added without touching this one."""
         return AgentStateManager(self._agent, tuple(self._state_mapping.values()))
+
+
+class BasicAgent:
+    """An agent in a state. `stop_reason` is None until its work has ended."""
+
+    def __init__(self, name: str, states: AgentStateManager, start: str = AgentStatus.CONTINUE) -> None:
+        self.name = name
+        self.states = states
+        self.memory = Memory()
+        self.status: str = start
+        self.state: AgentState[Any] = states.get_state(start)
+        self.stop_reason: StopReason | None = None
+        self.result: Json = None
+        self.error: str | None = None
+        self.evidence = Evidence.CLAIMED
+
+    async def handle(self, context: Context) -> None:
+        """Do what the present state is for."""
+        await self.state.handle(self, context)
+
+    def set_state(self, state: AgentState[Any]) -> None:
+        """Enter a state; the status follows it."""
+        self.state = state
+        self.status = state.name()
+
+    def end(self, status: str, reason: StopReason, *, error: str | None = None, result: Json = None) -> None:
+        """Stand at a final status and say why; the first reason given stays."""
+        self.status = status
+        if self.stop_reason is None:
+            self.stop_reason = reason
+            self.error = error
+            self.result = result

@@ -9,13 +9,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from starloom.agents.agent import BasicAgent
 from starloom.agents.assignment import AgentLimits, Assignment
 from starloom.agents.blackboard import Blackboard
 from starloom.agents.device_agent import AgentParts
 from starloom.agents.plans import DeviceProfile
 from starloom.agents.ports import ActionGate, Fence, Interactor, Recorder
 from starloom.agents.shell_agent import LinuxAgent
+from starloom.agents.states import BasicAgent
 from starloom.agents.status import Evidence, StopReason
 from starloom.agents.untrusted import Detector, suspicions_in
 from starloom.clock import Clock
