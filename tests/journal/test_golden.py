@@ -1,16 +1,23 @@
 """The stored form of every event, per schema version, as files.
 
 A test that fails here means: the stored form has changed. Raise `SCHEMA_VERSION`, keep the old files, teach `decode`
-to read them, and run this file as a program to write the new ones.
+to read them, and run this file as a program to write the new ones. (An event that no release has had yet may still
+change: remove its file, and `journal-vN.sqlite` and `run-vN.jsonl.gz`, and run this file.)
 """
 
+import asyncio
 import json
+import shutil
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from starloom.clock import ManualClock
+from starloom.ids import RunId
+from starloom.journal.artefacts import MemoryArtefacts
 from starloom.journal.codec import dumps
 from starloom.journal.events import (
     SCHEMA_VERSION,
@@ -46,7 +53,11 @@ from starloom.journal.events import (
     TaskWaiting,
     decode,
 )
+from starloom.journal.portable import export_run, import_run
 from starloom.journal.rows import to_rows
+from starloom.journal.sqlite import SqliteJournal
+
+RUN = RunId("run_golden")
 
 GOLDEN = Path(__file__).parent / "golden"
 CURRENT = GOLDEN / f"v{SCHEMA_VERSION}"
@@ -130,6 +141,29 @@ def test_golden_file_decodes_to_the_example():
         assert dumps(record["body"]) == dumps(golden(event)["body"])
 
 
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+async def test_journal_file_of_every_version_still_loads(version, tmp_path):
+    path = tmp_path / "journal.db"
+    shutil.copy(GOLDEN / f"journal-v{version}.sqlite", path)
+    journal = await SqliteJournal.open(path, ManualClock())
+    recorded = await journal.read(RUN)
+    assert [one.seq for one in recorded] == list(range(1, len(recorded) + 1))
+    if version == SCHEMA_VERSION:
+        assert {one.event.kind: one.event for one in recorded} == {event.kind: event for event in EXAMPLES}
+    assert await journal.append(RUN, [TaskReady("a")], keys=["key 1"]) == ()
+    await journal.close()
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+async def test_exported_run_of_every_version_still_imports(version, tmp_path):
+    journal = await SqliteJournal.open(tmp_path / "journal.db", ManualClock())
+    found = await import_run(journal, GOLDEN / f"run-v{version}.jsonl.gz", MemoryArtefacts())
+    recorded = await journal.read(RUN)
+    assert (found.events, found.artefacts) == (len(recorded), 1)
+    assert recorded[0].at == ManualClock().now()
+    await journal.close()
+
+
 def _defaults(member: type) -> list[str]:
     import dataclasses
 
@@ -140,7 +174,27 @@ def _defaults(member: type) -> list[str]:
     ]
 
 
+async def write_files(directory: Path) -> None:
+    """Write this version's journal and exported run, where they do not exist."""
+    journal_file, run_file = (GOLDEN / f"journal-v{SCHEMA_VERSION}.sqlite", GOLDEN / f"run-v{SCHEMA_VERSION}.jsonl.gz")
+    artefacts = MemoryArtefacts()
+    ref = await artefacts.put(b"an artefact")
+    journal = await SqliteJournal.open(directory / "journal.db", ManualClock())
+    keys = [f"key {number}" for number in range(1, len(EXAMPLES) + 1)]
+    await journal.append(RUN, EXAMPLES, keys=keys)
+    other = await SqliteJournal.open(directory / "other" / "journal.db", ManualClock())
+    await other.append(RUN, [*EXAMPLES, TaskCompleted("b", 1, ref.to_json())], keys=[*keys, None])
+    if not run_file.exists():
+        await export_run(other, RUN, run_file, artefacts)
+    await journal.close()
+    await other.close()
+    if not journal_file.exists():
+        shutil.copy(directory / "journal.db", journal_file)
+
+
 if __name__ == "__main__":
     CURRENT.mkdir(parents=True, exist_ok=True)
     for one in EXAMPLES:
         (CURRENT / f"{one.kind}.json").write_text(text_of(golden(one)), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as temporary:
+        asyncio.run(write_files(Path(temporary)))

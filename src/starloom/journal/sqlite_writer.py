@@ -133,7 +133,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """How one piece of work ended, and what followers must hear of it."""
+    """How one piece of work ended."""
 
     asked: _Asked
     result: Any = None
