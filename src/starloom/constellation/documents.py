@@ -150,7 +150,7 @@ def _task_form(star: TaskStar) -> dict[str, Any]:
         "description": star.description,
         "priority": star.priority.value,
         **task_document(star),
-        **_task_state(star),
+        **task_state(star),
     }
     for name in ("execution_start_time", "execution_end_time"):
         moment: datetime | None = getattr(star, name)
@@ -159,7 +159,8 @@ def _task_form(star: TaskStar) -> dict[str, Any]:
     return form
 
 
-def _task_state(star: TaskStar) -> dict[str, Any]:
+def task_state(star: TaskStar) -> dict[str, Any]:
+    """Return what has happened to a task, without times; only what there is to say."""
     state: dict[str, Any] = {"status": star.status.value}
     if star.result is not None:
         state["result"] = star.result
@@ -176,12 +177,13 @@ def _task_state(star: TaskStar) -> dict[str, Any]:
 
 
 def _line_form(line: TaskStarLine) -> dict[str, Any]:
-    form = {"dependency_type": line.dependency_type.value, **line_document(line), **_line_state(line)}
+    form = {"dependency_type": line.dependency_type.value, **line_document(line), **line_state(line)}
     form["is_satisfied"] = line.is_satisfied
     return form
 
 
-def _line_state(line: TaskStarLine) -> dict[str, Any]:
+def line_state(line: TaskStarLine) -> dict[str, Any]:
+    """Return what an edge has come to; empty while it is pending."""
     state: dict[str, Any] = {}
     if line.outcome is not EdgeOutcome.PENDING:
         state["outcome"] = line.outcome.value
@@ -199,10 +201,10 @@ def canonical_json(constellation: TaskConstellation) -> str:
         "state": constellation.state.value,
         "version": constellation.version,
         "tasks": {
-            star.task_id: {**task_document(star), **_task_state(star)} for star in constellation.graph.tasks.values()
+            star.task_id: {**task_document(star), **task_state(star)} for star in constellation.graph.tasks.values()
         },
         "dependencies": {
-            line.line_id: {**line_document(line), **_line_state(line)} for line in constellation.graph.lines.values()
+            line.line_id: {**line_document(line), **line_state(line)} for line in constellation.graph.lines.values()
         },
     }
     return json.dumps(form, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -276,10 +278,10 @@ def normal_document(constellation: TaskConstellation) -> dict[str, Any]:
     normal: dict[str, Any] = {
         "constellation_id": constellation.constellation_id,
         "tasks": [
-            {**task_document(star), **(_task_state(star) if star.status.is_terminal else {})}
+            {**task_document(star), **(task_state(star) if star.status.is_terminal else {})}
             for star in constellation.in_insertion_order()
         ],
-        "dependencies": [{**line_document(line), **_line_state(line)} for line in lines],
+        "dependencies": [{**line_document(line), **line_state(line)} for line in lines],
     }
     if constellation.name:
         normal["name"] = constellation.name

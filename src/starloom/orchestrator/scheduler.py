@@ -37,13 +37,7 @@ _LOST = "device_lost"
 
 
 class Scheduler:
-    """The decisions of one run.
-
-    Args:
-        state: the run's fold; only `decide` moves it from now on.
-        settings: limits and policies.
-        has_planner: whether surprises can be answered.
-    """
+    """The decisions of one run. Only `decide` moves `state` from now on; `has_planner`: surprises can be answered."""
 
     def __init__(self, state: RunState, settings: RunSettings, *, has_planner: bool = False) -> None:
         self.state = state
