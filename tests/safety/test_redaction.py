@@ -76,6 +76,12 @@ def test_values_are_redacted_through_and_through():
     assert value["password"] == "abc"
 
 
+def test_known_secrets_alone_can_be_hidden_in_results_still_to_be_used():
+    value = {"password": "abc", "rows": [["hunter2hunter2", 1, None]], "api_key=abcd": True}
+    assert Redactor(["hunter2hunter2"]).known(value) == {**value, "rows": [[MARK, 1, None]]}
+    assert PLAIN.known(value) == value
+
+
 def test_environment_names_what_is_secret():
     environ = {
         "OPENAI_API_KEY": "a1",

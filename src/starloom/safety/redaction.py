@@ -79,6 +79,16 @@ class Redactor:
             return [self.value(item) for item in value]
         return value
 
+    def known(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+        """Return a JSON value with the known secrets hidden and all else as it is: for results still to be used."""
+        if isinstance(value, str):
+            return value if self._known is None else self._known.sub(MARK, value)
+        if isinstance(value, Mapping):
+            return {str(name): self.known(item) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.known(item) for item in value]
+        return value
+
     def mapping(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return a JSON object redacted as `value` does."""
         return {

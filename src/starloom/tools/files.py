@@ -6,6 +6,7 @@ Offered by every device through `tools.builtin`.
 import fnmatch
 import shutil
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -73,68 +74,78 @@ FilePath = Annotated[str, Field(min_length=1, description="A file, relative to t
 FolderPath = Annotated[str, Field(description="A folder, relative to the device's folder.")]
 
 
-def files_toolset(workspace: Workspace) -> Toolset:
-    """Return the `files` toolset over a workspace."""
+@dataclass(frozen=True, slots=True)
+class _FileTools:
+    """The functions behind the tools; their docstrings are what a model reads."""
+
+    workspace: Workspace
 
     def list_folder(
-        folder: FolderPath = ".", pattern: Annotated[str, Field(description="A pattern for names, like *.pdf")] = "*"
+        self,
+        folder: FolderPath = ".",
+        pattern: Annotated[str, Field(description="A pattern for names, like *.pdf")] = "*",
     ) -> Listing:
         """List the files and folders directly in a folder."""
-        return _listing(workspace, folder, pattern)
+        return _listing(self.workspace, folder, pattern)
 
-    def read(path: FilePath) -> FileText:
+    def read(self, path: FilePath) -> FileText:
         """Read a text file."""
-        return _read(workspace, path)
+        return _read(self.workspace, path)
 
-    def write(path: FilePath, text: Annotated[str, Field(description="The whole new content.")]) -> Written:
+    def write(self, path: FilePath, text: Annotated[str, Field(description="The whole new content.")]) -> Written:
         """Write a text file, replacing it if it exists."""
-        with workspace.replacing(path) as part:
+        with self.workspace.replacing(path) as part:
             part.write_text(text, encoding="utf-8", newline="\n")
-        return _written(workspace, path)
+        return _written(self.workspace, path)
 
-    def copy(source: FilePath, path: FilePath) -> Written:
+    def copy(self, source: FilePath, path: FilePath) -> Written:
         """Copy a file to a path that does not exist yet."""
-        origin = workspace.file(source)
-        target = _free(workspace, source, path)
-        with workspace.replacing(workspace.relative(target)) as part:
+        origin = self.workspace.file(source)
+        target = _free(self.workspace, source, path)
+        with self.workspace.replacing(self.workspace.relative(target)) as part:
             shutil.copyfile(origin, part)
-        return _written(workspace, workspace.relative(target))
+        return _written(self.workspace, self.workspace.relative(target))
 
-    def move(source: FilePath, path: FilePath) -> Written:
+    def move(self, source: FilePath, path: FilePath) -> Written:
         """Move or rename a file to a path that does not exist yet."""
-        origin = workspace.file(source)
-        target = _free(workspace, source, path)
+        origin = self.workspace.file(source)
+        target = _free(self.workspace, source, path)
         target.parent.mkdir(parents=True, exist_ok=True)
         check_stopped()
         origin.rename(target)
-        return _written(workspace, workspace.relative(target))
+        return _written(self.workspace, self.workspace.relative(target))
 
-    def delete(path: FilePath) -> Deleted:
+    def delete(self, path: FilePath) -> Deleted:
         """Delete one file for good."""
-        real = workspace.file(path)
+        real = self.workspace.file(path)
         check_stopped()
         real.unlink()
-        return Deleted(path=workspace.relative(real))
+        return Deleted(path=self.workspace.relative(real))
 
     def make_zip(
+        self,
         files: Annotated[
             list[FilePath], Field(min_length=1, description="Files, folders, or patterns like reports/*.pdf")
         ],
         path: Annotated[str, Field(min_length=1, description="The archive to make, like reports.zip")],
     ) -> Archive:
         """Make a ZIP archive of files and folders."""
-        return _zip(workspace, files, path)
+        return _zip(self.workspace, files, path)
 
+
+def files_toolset(workspace: Workspace) -> Toolset:
+    """Return the `files` toolset over a workspace."""
+    files = _FileTools(workspace)
     return Toolset(
         "files",
         (
-            tool(list_folder, name="files.list", risk=Risk.READ, destinations=("folder",)),
-            tool(read, name="files.read", risk=Risk.READ, destinations=("path",)),
-            tool(write, name="files.write", risk=Risk.WRITE, destinations=("path",)),
-            tool(copy, name="files.copy", risk=Risk.WRITE, destinations=("path",)),
-            tool(move, name="files.move", risk=Risk.WRITE, destinations=("source", "path")),
-            tool(delete, name="files.delete", risk=Risk.IRREVERSIBLE, destinations=("path",)),
-            tool(make_zip, name="files.zip", risk=Risk.WRITE, destinations=("path",)),
+            tool(files.list_folder, name="files.list", risk=Risk.READ, destinations=("folder",)),
+            tool(files.read, name="files.read", risk=Risk.READ, destinations=("path",)),
+            tool(files.write, name="files.write", risk=Risk.WRITE, destinations=("path",)),
+            tool(files.copy, name="files.copy", risk=Risk.WRITE, destinations=("path",)),
+            tool(files.move, name="files.move", risk=Risk.WRITE, destinations=("source", "path")),
+            tool(files.delete, name="files.delete", risk=Risk.IRREVERSIBLE, destinations=("path",)),
+            tool(files.make_zip, name="files.zip", risk=Risk.WRITE, destinations=("path",)),
         ),
     )
 
