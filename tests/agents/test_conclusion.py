@@ -41,6 +41,13 @@ def test_a_third_repeat_is_no_progress(status):
     assert (end.status, end.stop_reason) == ("FAIL", StopReason.NO_PROGRESS)
 
 
+def test_going_in_circles_is_asked_about_before_it_ends_the_work():
+    reply = DeviceAgentResponse(thought="t", status="CONTINUE")
+    guarded = Guarded(Ruling.REPEATED, (ACTION,))
+    end = conclude(reply, guarded, [], denials=0, most_denials=2, can_ask=True)
+    assert (end.status, end.stop_reason) == ("PENDING", None)
+
+
 def test_a_held_action_waits_and_a_confirmed_one_goes_on():
     assert follow("CONFIRM", Ruling.HELD).status == "CONFIRM"
     assert follow("CONFIRM", Ruling.ADMITTED).status == "CONTINUE"

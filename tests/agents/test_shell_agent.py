@@ -227,6 +227,19 @@ async def test_the_same_action_three_times_is_no_progress(make_scene, assignment
     assert "Once more ends the work" not in scene.model.seen(1)
 
 
+async def test_someone_who_can_be_asked_is_asked_once_before_no_progress(make_scene, assignment, kit):
+    again = kit.reply("CONTINUE", ("files.read", {"path": "a"}))
+    person = kit.Answers("read b instead", "no idea")
+    scene = make_scene([again] * 5, interactor=person)
+    agent = LinuxAgent(scene.parts, assignment)
+    passed = await drive(agent)
+    assert passed == ["CONTINUE", "CONTINUE", "CONTINUE", "PENDING", "CONTINUE", "FAIL"]
+    assert person.questions == ["I keep trying files.read and nothing changes. What should I do instead?"]
+    assert "read b instead" in scene.model.seen()
+    assert agent.stop_reason is StopReason.NO_PROGRESS
+    assert scene.device.names() == ["files.read", "files.read"]
+
+
 async def test_the_same_action_after_a_change_is_progress(make_scene, assignment, kit):
     read = kit.reply("CONTINUE", ("files.read", {"path": "a"}))
     steps = [read]

@@ -40,6 +40,17 @@ async def test_a_step_that_worked_is_recorded_with_its_phases():
     assert recorder.usage.cost == 0.5
 
 
+async def test_steps_are_in_the_structural_logs_of_their_round():
+    recorder, context = StepRecorder(ManualClock()), Context()
+    context.set("CURRENT_ROUND_ID", 2)
+    await processor(recorder).process(context, agent="A", llm_cost=0.5)
+    await processor(recorder, ValueError("no")).process(context, agent="A")
+    assert context.filter_structural_logs(2, 0, ["step", "cost"]) == [
+        {"step": 1, "cost": 0.5},
+        {"step": 2, "cost": None},
+    ]
+
+
 async def test_a_failed_and_a_cancelled_step_are_recorded_too():
     recorder = StepRecorder(ManualClock())
     await processor(recorder, ValueError("no")).process(Context(), agent="A")

@@ -3,7 +3,7 @@
 ruling     status written    becomes
 refused    any               FINISH, stop user_refused
 denied     any               CONTINUE with the reason; FAIL, stop policy_denied, at the limit of denials
-repeated   any               FAIL, stop no_progress
+repeated   any               PENDING once, when someone can be asked; then FAIL, stop no_progress
 held       CONFIRM           CONFIRM
 admitted   CONFIRM           CONTINUE (it was confirmed just now)
 any        FINISH            FINISH, stop finished; CONTINUE when one of its actions did not succeed
@@ -38,8 +38,18 @@ def conclude(
     *,
     denials: int,
     most_denials: int,
+    can_ask: bool = False,
 ) -> Conclusion:
-    """Return what follows. `denials` counts those of the policy so far, this step's included."""
+    """Return what follows.
+
+    Args:
+        reply: what the model wrote.
+        guarded: the ruling over its actions.
+        outcomes: how they ended.
+        denials: how often the policy has refused so far, this step included.
+        most_denials: the last of so many ends the work.
+        can_ask: whether a person can still be asked what to do about an agent that goes in circles.
+    """
     reason = guarded.verdict.reason if guarded.verdict is not None else ""
     match guarded.ruling:
         case Ruling.REFUSED:
@@ -48,6 +58,8 @@ def conclude(
             return Conclusion(AgentStatus.FAIL, StopReason.POLICY_DENIED, error=reason)
         case Ruling.DENIED:
             return Conclusion(AgentStatus.CONTINUE)
+        case Ruling.REPEATED if can_ask:
+            return Conclusion(AgentStatus.PENDING)
         case Ruling.REPEATED:
             tool = guarded.actions[0].tool
             error = f"No progress: {tool} was proposed again and again with the same arguments on the same folder."

@@ -85,6 +85,7 @@ class DeviceAgent(BasicAgent):
         self._step = 0
         self._denials = 0
         self._unanswered = 0
+        self._asked_about_circles = False
         self._notes: list[str] = []
         self._questions: tuple[str, ...] = ()
         self._held: ProcessingContext | None = None
@@ -158,7 +159,19 @@ class DeviceAgent(BasicAgent):
         self._questions = tuple(reply.questions)
         self._denials += guarded.ruling is Ruling.DENIED
         self._weigh(outcomes, step)
-        end = conclude(reply, guarded, outcomes, denials=self._denials, most_denials=self._parts.limits.most_denials)
+        end = conclude(
+            reply,
+            guarded,
+            outcomes,
+            denials=self._denials,
+            most_denials=self._parts.limits.most_denials,
+            can_ask=self._parts.interactor is not None and not self._asked_about_circles,
+        )
+        if guarded.ruling is Ruling.REPEATED:
+            self._asked_about_circles = True
+            self._questions = (
+                f"I keep trying {guarded.actions[0].tool} and nothing changes. What should I do instead?",
+            )
         if end.stop_reason is not None:
             self.end(end.status, end.stop_reason, error=end.error, result=end.result)
         self.status = end.status

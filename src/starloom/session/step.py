@@ -72,6 +72,7 @@ class StepRecorder(ProcessorMiddleware):
 
     async def after_process(self, context: ProcessingContext) -> None:
         """Record the step that has ended."""
+        self._log(context)
         reply, usage = context.get_local("reply"), context.get_local("usage")
         outcomes = context.get_local("outcomes", ())
         self._steps.append(
@@ -87,6 +88,21 @@ class StepRecorder(ProcessorMiddleware):
                 error=None if context.error is None else context.error.message,
                 cancelled=context.cancelled,
             )
+        )
+
+    def _log(self, context: ProcessingContext) -> None:
+        """File the step in the session's structural logs too, under its round and subtask."""
+        shared = context.global_context
+        shared.add_to_structural_logs(
+            {
+                "Round": shared.current_round_id,
+                "SubtaskIndex": shared.current_round_subtask_amount,
+                "step": len(self._steps) + 1,
+                "agent": context.get_local("agent", ""),
+                "cost": context.get_local("llm_cost"),
+                "duration_s": context.duration_s,
+                "error": None if context.error is None else context.error.message,
+            }
         )
 
 
