@@ -19,6 +19,7 @@ from starloom.llm.faults import FaultKind, ModelFault, advice
 from starloom.llm.fitting import Fitted, read_reply
 from starloom.llm.openai_compatible import Answer
 from starloom.llm.port import Message, Reply, Usage
+from starloom.llm.prices import cost_of
 from starloom.llm.replies import Unreadable
 from starloom.llm.settings import PROVIDERS, ModelProfile, OutputMode
 
@@ -95,7 +96,8 @@ class ProviderModel:
         trouble = Unreadable("no reply")
         for _ in range(self._connection.profile.repair_turns + 1):
             answer = await self._ask(state, schema)
-            state.usage = _sum(state.usage, answer.usage)
+            cost = cost_of(self._connection.profile, self._connection.base_url, answer.usage)
+            state.usage = _sum(state.usage, replace(answer.usage, cost=cost))
             outcome = read_reply(answer.text, schema, answer.finish)
             if isinstance(outcome, Fitted):
                 return Reply(outcome.value, answer.model, state.usage, (*state.repairs, *outcome.repairs))

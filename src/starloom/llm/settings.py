@@ -11,6 +11,7 @@ only where to find it. Importing reads nothing.
 
 import re
 from dataclasses import dataclass
+from datetime import date
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Literal
@@ -45,6 +46,17 @@ class OutputMode(StrEnum):
     PROMPTED = "prompted"
 
 
+class Price(BaseModel):
+    """US dollars for a million tokens, as of a day; the user's word against any table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cached_input: float | None = Field(default=None, ge=0)  # None: as fresh ones
+    as_of: date | None = None
+
+
 class ModelProfile(BaseModel):
     """One model behind one endpoint. `None` means: as the provider has it."""
 
@@ -64,6 +76,7 @@ class ModelProfile(BaseModel):
     context_tokens: int | None = Field(default=None, gt=0)
     temperature: float | None = Field(default=0.0, ge=0)
     timeout_s: float = Field(default=120.0, gt=0)
+    price: Price | None = None
     repair_turns: int = Field(default=2, ge=0, le=5)
 
 

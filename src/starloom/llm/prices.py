@@ -1,0 +1,39 @@
+"""What a call costs: the user's own price first, then a dated table, else unknown, which is a state and never zero.
+
+Called by `llm.completion` and `cli` (`cost`). The table is `genai-prices`, which comes with pydantic-ai and needs no
+network; it has no prices for many regional and all local models.
+"""
+
+from urllib.parse import urlsplit
+
+from starloom.llm.port import Usage
+from starloom.llm.settings import EMBEDDED, ModelProfile
+
+_LOCAL_PROVIDERS = {EMBEDDED, "ollama", "vllm"}
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+def cost_of(profile: ModelProfile, base_url: str, usage: Usage) -> float | None:
+    """Return US dollars for the usage; None when no price is known. Our own machine costs nothing."""
+    if profile.price is not None:
+        price = profile.price
+        fresh = usage.input_tokens - usage.cached_tokens
+        cached = price.cached_input if price.cached_input is not None else price.input
+        total = fresh * price.input + usage.cached_tokens * cached + usage.output_tokens * price.output
+        return total / 1_000_000
+    if profile.provider in _LOCAL_PROVIDERS and urlsplit(base_url).hostname in {*_LOOPBACK, None}:
+        return 0.0
+    return _listed(profile, base_url, usage)
+
+
+def _listed(profile: ModelProfile, base_url: str, usage: Usage) -> float | None:
+    import genai_prices
+
+    counted = genai_prices.Usage(
+        input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cache_read_tokens=usage.cached_tokens
+    )
+    try:
+        found = genai_prices.calc_price(counted, model_ref=profile.model, provider_api_url=base_url)
+    except (LookupError, ValueError):
+        return None
+    return float(found.total_price)
