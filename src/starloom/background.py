@@ -1,7 +1,7 @@
 """Tasks that live as long as a block: a task group whose members are stopped, not awaited, when the block is left.
 
-Used where something must run beside a body (a device beside a hub, a question beside a view). A member's failure ends the
-body, as in a task group; the body's own error leaves as itself, not in an exception group.
+Used where something must run beside a body (a device beside a hub, a question beside a view). A member's failure ends
+the body, as in a task group; the body's own error leaves as itself, not in an exception group.
 """
 
 import asyncio

@@ -16,7 +16,8 @@ from platformdirs import PlatformDirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from starloom.errors import UsageError
-from starloom.llm.settings import LlmSettings
+from starloom.llm.settings import ModelSettings
+from starloom.orchestrator.settings import RunSettings
 
 
 class HubSettings(BaseModel):
@@ -27,16 +28,9 @@ class HubSettings(BaseModel):
     host: str = "127.0.0.1"
     port: int = Field(default=5000, ge=0, le=65535, description="0: any free port")
     device_name: str = Field(default="hub", description="the name of the hub's own local device")
-
-
-class RunSettings(BaseModel):
-    """Limits of a run."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    max_concurrent_tasks: int = Field(default=16, ge=1)
-    task_timeout_s: float = Field(default=600.0, gt=0, description="for tasks that name no timeout of their own")
-    device_grace_s: float = Field(default=15.0, ge=0, description="how long a run waits for a device it lost")
+    device_grace_s: float = Field(
+        default=15.0, ge=0, description="how long a command that is its own hub waits for a lost device"
+    )
     max_steps: int = Field(default=50, ge=1, description="steps of one device agent's round")
 
 
@@ -46,8 +40,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     hub: HubSettings = HubSettings()
-    runs: RunSettings = RunSettings()
-    llm: LlmSettings = LlmSettings()
+    runs: RunSettings = RunSettings(device_wait_s=None)
+    models: ModelSettings = ModelSettings()
 
 
 @dataclass(frozen=True, slots=True)

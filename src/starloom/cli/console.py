@@ -16,7 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 
 from starloom.journal import events as e
-from starloom.journal.events import Recorded
+from starloom.journal.events import Json, Recorded
 from starloom.session.views import TaskLine, added_tasks, recorded_row
 
 _SHOWN = 160
@@ -151,7 +151,7 @@ class RunView:
             self._live.update("")
 
 
-def brief(result: Any) -> str:
+def brief(result: Json) -> str:
     """Return one line about a task's result."""
     if isinstance(result, dict) and {"columns", "rows"} <= result.keys():
         totals = ", ".join(f"{currency} {amount}" for currency, amount in (result.get("totals") or {}).items())

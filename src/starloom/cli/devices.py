@@ -23,6 +23,12 @@ def devices(as_json: bool) -> int:
     from starloom.cli.console import table_of
 
     shown = [{**row, "tools": f"{len(row['tools'])} tools"} for row in rows]
-    columns = {"device_id": "device", "platform": "platform", "status": "status", "tools": "tools", "current_task": "task"}
+    columns = {
+        "device_id": "device",
+        "platform": "platform",
+        "status": "status",
+        "tools": "tools",
+        "current_task": "task",
+    }
     Console().print(table_of(shown, columns))
     return 0

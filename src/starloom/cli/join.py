@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("url")
+@click.argument("url", envvar="STARLOOM_HUB_URL")
 @click.option("--name", help="The device's name in the fleet.  [default: this machine's name]")
 @click.option("--no-shell", is_flag=True, help="Do not offer the tool that runs commands.")
 @workspace_option

@@ -52,8 +52,11 @@ def _answer(hub: HubClient, event: e.Event, view: RunView | JsonView) -> None:
 
 def _answer_here(hub: HubClient, event: e.Event, view: RunView) -> None:
     match event:
-        case e.ApprovalAsked(approval_id=approval_id, tool=tool, device_id=device_id, arguments=arguments, reason=reason):
-            prompt = f"? {tool} on {device_id}: {json.dumps(arguments, ensure_ascii=False)}\n  {reason}\n  Allow this? [y/N] "
+        case e.ApprovalAsked(
+            approval_id=approval_id, tool=tool, device_id=device_id, arguments=arguments, reason=reason
+        ):
+            shown = json.dumps(arguments, ensure_ascii=False)
+            prompt = f"? {tool} on {device_id}: {shown}\n  {reason}\n  Allow this? [y/N] "
             hub.post(f"/api/approvals/{quote(approval_id, safe='')}", {"approved": terminal.is_yes(_ask(view, prompt))})
         case e.QuestionAsked(question_id=question_id, question=question):
             hub.post(f"/api/questions/{quote(question_id, safe='')}", {"answer": _ask(view, f"? {question} ")})

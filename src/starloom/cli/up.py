@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--host", help="Where to listen.  [default: 127.0.0.1, this machine alone]")
 @click.option("--port", type=click.IntRange(0, 65535), help="0 takes any free port.  [default: 5000]")
-@click.option("--key", envvar="STARLOOM_HUB_KEY", help="The key that devices and programs must show.  [default: a new one]")
+@click.option(
+    "--key", envvar="STARLOOM_HUB_KEY", help="The key that devices and programs must show.  [default: a new one]"
+)
 @workspace_option
 @json_option
 def up(host: str | None, port: int | None, key: str | None, workspace: Path, as_json: bool) -> int:

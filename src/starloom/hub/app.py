@@ -15,14 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from starloom import __version__
 from starloom.aip.websocket import StarletteTransport
-from starloom.errors import DeviceError, PolicyError, StarloomError, StoreError, UsageError
+from starloom.errors import DeviceError, PolicyError, StarloomError, UsageError
 from starloom.hub.guard import Guard, offered_key
 from starloom.ids import ApprovalId, DeviceId, RunId
 from starloom.session.galaxy import Galaxy
 from starloom.session.views import device_row, recorded_row, run_row
 
-_OPEN_PATHS = frozenset({"/", "/favicon.ico"})  # the page itself holds nothing; all it shows comes from /api with the key
-_STATUS = {UsageError: 400, DeviceError: 409, PolicyError: 403, StoreError: 500}
+_OPEN_PATHS = frozenset(
+    {"/", "/favicon.ico"}
+)  # the page itself holds nothing; all it shows comes from /api with the key
+_STATUS: tuple[tuple[type[StarloomError], int], ...] = ((UsageError, 400), (DeviceError, 409), (PolicyError, 403))
 
 
 class NewRun(BaseModel):
@@ -69,7 +71,9 @@ class Dispatch(BaseModel):
 
 def create_app(galaxy: Galaxy, guard: Guard) -> FastAPI:
     """Return the application; it owns nothing and starts nothing."""
-    app = FastAPI(title="Starloom hub", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
+    app = FastAPI(
+        title="Starloom hub", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json"
+    )
 
     @app.middleware("http")
     async def admit(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -83,7 +87,7 @@ def create_app(galaxy: Galaxy, guard: Guard) -> FastAPI:
 
     @app.exception_handler(StarloomError)
     async def complain(_request: Request, error: StarloomError) -> JSONResponse:
-        status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
+        status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
         return JSONResponse({"detail": error.message, "kind": type(error).__name__}, status_code=status)
 
     _add_wire(app, galaxy, guard)
@@ -156,16 +160,8 @@ def _add_run_routes(app: FastAPI, galaxy: Galaxy) -> None:
     @app.get("/api/runs/{run_id}/events")
     async def events(run_id: str, after: Annotated[int, Query(ge=0)] = 0, follow: bool = True) -> StreamingResponse:
         await galaxy.known_run(RunId(run_id))
-
-        async def lines() -> AsyncIterator[str]:
-            if follow:
-                async for recorded in galaxy.journal.follow(RunId(run_id), after):
-                    yield json.dumps(recorded_row(recorded), ensure_ascii=False) + "\n"
-            else:
-                for recorded in await galaxy.journal.read(RunId(run_id), after):
-                    yield json.dumps(recorded_row(recorded), ensure_ascii=False) + "\n"
-
-        return StreamingResponse(lines(), media_type="application/x-ndjson")
+        lines = _lines(galaxy, RunId(run_id), after, follow=follow)
+        return StreamingResponse(lines, media_type="application/x-ndjson")
 
     @app.post("/api/runs/{run_id}/cancel")
     async def cancel(run_id: str) -> dict[str, Any]:
@@ -178,11 +174,20 @@ def _add_run_routes(app: FastAPI, galaxy: Galaxy) -> None:
         return {"run_id": run_id}
 
 
+async def _lines(galaxy: Galaxy, run_id: RunId, after: int, *, follow: bool) -> AsyncIterator[str]:
+    if follow:
+        async for recorded in galaxy.journal.follow(run_id, after):
+            yield json.dumps(recorded_row(recorded), ensure_ascii=False) + "\n"
+        return
+    for recorded in await galaxy.journal.read(run_id, after):
+        yield json.dumps(recorded_row(recorded), ensure_ascii=False) + "\n"
+
+
 def _add_people_routes(app: FastAPI, galaxy: Galaxy) -> None:
     @app.get("/", response_class=HTMLResponse)
     async def page() -> HTMLResponse:
         text = resources.files("starloom.hub").joinpath("page.html").read_text(encoding="utf-8")
-        policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:"
+        policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
         return HTMLResponse(text, headers={"Content-Security-Policy": policy, "X-Frame-Options": "DENY"})
 
     @app.get("/api/devices")

@@ -120,7 +120,9 @@ def published(address: Address, file: Path) -> Iterator[None]:
         draft.write_text(content, encoding="utf-8")
         draft.replace(file)
     except OSError as error:
-        raise StoreError(f"Cannot write {file}: {error.strerror}. Set STARLOOM_HOME to a folder you may write.") from error
+        raise StoreError(
+            f"Cannot write {file}: {error.strerror}. Set STARLOOM_HOME to a folder you may write."
+        ) from error
     try:
         yield
     finally:

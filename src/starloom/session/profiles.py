@@ -1,0 +1,66 @@
+"""The fleet as planners and the scheduler see it: profiles for planning, offers for assignment.
+
+Adapts `fleet` to `agents.plans` and `orchestrator.ports`; called by the composition root.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+
+from starloom.agents.plans import DeviceProfile, ToolProfile
+from starloom.aip.messages import MCPToolInfo
+from starloom.fleet.fleet import Fleet
+from starloom.fleet.records import DeviceRecord
+from starloom.ids import DeviceId
+from starloom.orchestrator.ports import DeviceOffer
+from starloom.safety.policy import Risk
+
+
+class FleetDirectory:
+    """The fleet as a `DeviceDirectory`."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def offers(self) -> Sequence[DeviceOffer]:
+        """Return the devices that can take work now, by id."""
+        return tuple(
+            DeviceOffer(
+                device_id=DeviceId(record.device_id),
+                device_type=record.device_type,
+                tools=frozenset(tool.tool_name for tool in record.tools),
+                max_tasks=record.max_in_flight,
+            )
+            for record in self._fleet.records()
+            if record.status.takes_work
+        )
+
+    def changes(self) -> AsyncIterator[None]:
+        """Yield whenever the offers may have changed."""
+        return self._fleet.changes()
+
+
+def device_profiles(fleet: Fleet, *, has_agent: bool) -> tuple[DeviceProfile, ...]:
+    """Return the connected devices for a planner. `has_agent`: a model is there to pursue goals without a tool."""
+    return tuple(profile_of(record, has_agent=has_agent) for record in fleet.records() if record.status.takes_work)
+
+
+def profile_of(record: DeviceRecord, *, has_agent: bool) -> DeviceProfile:
+    """Return one device for a planner."""
+    tools = tuple(_tool_profile(tool) for tool in record.tools)
+    return DeviceProfile(record.device_id, record.device_type, tools, has_agent=has_agent)
+
+
+def tool_profile(record: DeviceRecord, tool_name: str) -> ToolProfile | None:
+    """Return what a device says of one of its tools; None when it does not offer it."""
+    return next((_tool_profile(tool) for tool in record.tools if tool.tool_name == tool_name), None)
+
+
+def _tool_profile(tool: MCPToolInfo) -> ToolProfile:
+    ours = (tool.meta or {}).get("starloom") or {}
+    risk = ours.get("risk")
+    return ToolProfile(
+        name=tool.tool_name,
+        description=tool.description or "",
+        input_schema=tool.input_schema or {"type": "object"},
+        risk=Risk(risk) if risk in set(Risk) else None,
+        destinations=tuple(ours.get("destinations") or ()),
+    )
