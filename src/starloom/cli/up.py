@@ -42,7 +42,7 @@ async def _up(host: str | None, port: int | None, key: str | None, *, workspace:
     with listener, published(address, place.hub_address):
         async with galaxy_here(place, settings, workspace=workspace) as galaxy:
             app = create_app(galaxy, Guard(address.key, extra_hosts=frozenset({host})))
-            async with serving(app, listener):
+            async with serving(app, listener, closing=galaxy.close):
                 _announce(address, as_json=as_json)
                 resumed = await galaxy.resume_all()
                 for run_id in resumed:

@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,8 +85,13 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(app: FastAPI, listener: socket.socket) -> AsyncIterator[None]:
-    """Serve on a bound socket for as long as the block runs; connections are closed when it is left."""
+async def serving(
+    app: FastAPI, listener: socket.socket, *, closing: Callable[[], Awaitable[None]]
+) -> AsyncIterator[None]:
+    """Serve on a bound socket for as long as the block runs.
+
+    When it is left, `closing` ends what is behind the application while devices can still be told; then connections close.
+    """
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -97,12 +102,18 @@ async def serving(app: FastAPI, listener: socket.socket) -> AsyncIterator[None]:
         timeout_graceful_shutdown=_CLOSE_GRACE_S,
     )
     server = _Server(config)
+    failure: Exception | None = None
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(server.serve(sockets=[listener]))
         try:
             yield
+        except Exception as error:  # noqa: BLE001 - kept, and raised again below as itself, once the server has closed
+            failure = error
         finally:
+            await closing()
             server.should_exit = True
+    if failure is not None:
+        raise failure
 
 
 @contextlib.contextmanager

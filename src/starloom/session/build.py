@@ -74,12 +74,13 @@ async def galaxy_here(
             limits=Limits(max_steps=settings.hub.max_steps),
         )
         tasks = await stack.enter_async_context(background())
-        stack.push_async_callback(fleet.close)
         identity = identity_of_this_machine(settings.hub.device_name)
         router = ToolRouter(builtin_toolsets(Workspace(workspace)))
         tasks.create_task(run_device(local_connector(fleet, tasks), router, identity, clock=clock), name="local device")
         await device_ready(fleet, identity.device_id, timeout_s=_LOCAL_DEVICE_TIMEOUT_S)
-        yield Galaxy(crew, planner=models.planner, settings=settings.runs, tasks=tasks)
+        galaxy = Galaxy(crew, planner=models.planner, settings=settings.runs, tasks=tasks)
+        stack.push_async_callback(galaxy.close)
+        yield galaxy
 
 
 @asynccontextmanager

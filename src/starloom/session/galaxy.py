@@ -161,6 +161,12 @@ class Galaxy:
             task.cancel()
             await asyncio.wait([task])
 
+    async def close(self) -> None:
+        """Let go of all runs, stopping their attempts while the devices are still there; then of the devices."""
+        for run_id in list(self._runs):
+            await self.suspend(run_id)
+        await self.fleet.close()
+
     async def known_run(self, run_id: RunId) -> RunStarted:
         """Return how a run began.
 
