@@ -52,6 +52,7 @@ class Offer(WireModel):
         token: names a session that can be resumed; a secret between the two ends.
         received: the highest frame number of the other end that this end has processed.
         resumed: server only: the session of the client's token goes on.
+        credential: server only: the device's own token, in place of the invitation it came with.
         heartbeat_s: server only: how often the client should send a HEARTBEAT.
     """
 
@@ -62,6 +63,7 @@ class Offer(WireModel):
     token: str | None = Field(default=None, max_length=256)
     received: int | None = Field(default=None, ge=0)
     resumed: bool | None = None
+    credential: str | None = Field(default=None, max_length=512)
     heartbeat_s: float | None = Field(default=None, gt=0)
 
     def to_wire(self) -> dict[str, Any]:

@@ -73,6 +73,7 @@ async def run_device(
     on_status: Callable[[DeviceStatusReport], None] | None = None,
     settings: DeviceSettings | None = None,
     attempts: AttemptJournal | None = None,
+    on_credential: Callable[[str], None] | None = None,
     spread: Callable[[], float] = random.random,
 ) -> None:
     """Be a device until cancelled.
@@ -85,6 +86,7 @@ async def run_device(
         on_status: told about every change; must not block.
         settings: times and limits.
         attempts: the record of attempts; the caller opens and closes it.
+        on_credential: takes the token to connect with from now on, when we came by invitation; keep it safe.
         spread: numbers from 0 to 1 that spread the waits of many devices.
 
     Raises:
@@ -92,7 +94,7 @@ async def run_device(
     """
     settings = settings or DeviceSettings()
     async with asyncio.TaskGroup() as group:
-        device = _Device(router, identity, clock, group, on_status or _ignore, settings, attempts)
+        device = _Device(router, identity, clock, group, on_status or _ignore, settings, attempts, on_credential)
         backoff = Backoff(settings.first_delay_s, settings.max_delay_s, spread)
         while True:
             accepted, detail = await device.connect_once(connect)
@@ -124,6 +126,7 @@ class _Device:
         report: Callable[[DeviceStatusReport], None],
         settings: DeviceSettings,
         attempts: AttemptJournal | None,
+        on_credential: Callable[[str], None] | None,
     ) -> None:
         self.report = report
         self._identity = identity
@@ -131,6 +134,7 @@ class _Device:
         self._group = group
         self._settings = settings
         self._attempts = attempts
+        self._on_credential = on_credential
         self._stamps = WireStamps(clock)
         self._token: str | None = None
         self._ledger = Ledger()
@@ -212,6 +216,8 @@ class _Device:
         """Go on with the session, or begin a new one: then nobody waits for what the old one was doing."""
         self._accepted = True
         self._protocol, self._next = self._next, None
+        if accepted.offer is not None and accepted.offer.credential is not None and self._on_credential is not None:
+            self._on_credential(accepted.offer.credential)
         if not accepted.resumed:
             self._sessions += 1
             self._runner.drop()

@@ -4,37 +4,32 @@ Made by the composition root; the hub hands it connections, the orchestrator's e
 devices come in over an in-memory pair (`fleet.local`), so there is one path for all.
 """
 
-import asyncio
-import hmac
 import logging
-import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from starloom.aip.extension import Capability, Offer
-from starloom.aip.messages import ClientMessage, ClientType, Command, MCPToolInfo, Result
+from starloom.aip.messages import ClientMessage, ClientType, Command, Result
 from starloom.aip.protocol import NORMAL, RESTART, TRY_LATER
 from starloom.aip.server_events import RegistrationAsked
 from starloom.aip.transport import Transport, TransportClosed
 from starloom.clock import Clock
 from starloom.errors import DeviceError
-from starloom.fleet.admission import fault_of, profile_of
+from starloom.fleet.arrivals import Arrivals
+from starloom.fleet.credentials import CredentialStore
 from starloom.fleet.errors import DeviceOffline
 from starloom.fleet.outposts import Outposts
 from starloom.fleet.principals import Principal
 from starloom.fleet.pushed import PushedTasks
-from starloom.fleet.records import DeviceRecord, DeviceStatus
+from starloom.fleet.records import DeviceRecord
 from starloom.fleet.registry import Registry
-from starloom.fleet.seat import Order, Seat, WireSession
+from starloom.fleet.seat import Order
 from starloom.fleet.sessions import Sessions
 from starloom.fleet.settings import FleetSettings
 from starloom.fleet.tasks import TaskHandler, safe_task_name
-from starloom.fleet.toolbox import list_tools_command, tools_in, upstream_agent
+from starloom.fleet.toolbox import upstream_agent
 from starloom.fleet.visit import Visit
 from starloom.journal.events import Event
 
 logger = logging.getLogger(__name__)
-
-OFFERED = tuple(capability.value for capability in Capability if capability is not Capability.FILES)
 
 
 class Fleet:
@@ -44,6 +39,7 @@ class Fleet:
         clock: for deadlines and time stamps.
         settings: limits and times.
         tasks: who performs tasks that come over the wire; None: they are refused.
+        credentials: turns invitations into credentials; None: nobody comes by invitation.
         observe: takes the journal's device events; synchronous, must not block.
     """
 
@@ -53,19 +49,27 @@ class Fleet:
         clock: Clock,
         settings: FleetSettings | None = None,
         tasks: TaskHandler | None = None,
+        credentials: CredentialStore | None = None,
         observe: Callable[[Event], None] | None = None,
     ) -> None:
         self.clock = clock
         self.settings = settings or FleetSettings()
         self.pushed = PushedTasks()
+        self._visits: dict[str, Visit] = {}
         self._registry = Registry(self.settings, observe)
         self.outposts = Outposts(self._registry, clock=clock, settings=self.settings)
         self._sessions = Sessions(
-            tasks, visit_of=self._visit_of, pushed=self.pushed, limit=self.settings.max_sessions_per_client
+            tasks, visit_of=self._visits.get, pushed=self.pushed, limit=self.settings.max_sessions_per_client
         )
-        self._visits: dict[str, Visit] = {}
         self._serving: set[Visit] = set()
-        self._closing = asyncio.Event()
+        self._arrivals = Arrivals(
+            self._registry,
+            self._sessions,
+            self._visits,
+            clock=clock,
+            settings=self.settings,
+            credentials=credentials,
+        )
 
     # What the composition root and the hub ask
 
@@ -161,7 +165,7 @@ class Fleet:
 
         Never raises for what the other end does. A device that is lost and may resume keeps this waiting for it.
         """
-        if sum(not visit.is_open for visit in self._serving) >= self.settings.max_unregistered:
+        if len(self._serving) - len(self._visits) >= self.settings.max_unregistered:
             await transport.close(TRY_LATER, "too many connections have not registered yet")
             return
         visit = Visit(self, transport, principal or Principal())
@@ -174,9 +178,9 @@ class Fleet:
             await transport.close(1011, "internal error")
         finally:
             self._serving.discard(visit)
-            seat = self._departed(visit, ended)
+            seat = self._arrivals.departed(visit, ended)
         if seat is not None:
-            await self._await_return(seat)
+            await self._arrivals.await_return(seat)
 
     async def disconnect(self, device_id: str, reason: str = "") -> None:
         """Close a client's connection and wait for its end; nothing happens when it is not connected."""
@@ -188,7 +192,7 @@ class Fleet:
 
     async def close(self) -> None:
         """Say goodbye to everyone (1012: we restart) and wait until all connections have ended."""
-        self._closing.set()
+        self._arrivals.closing.set()
         visits = list(self._serving)
         for visit in visits:
             visit.protocol.close(RESTART, "the hub stops")
@@ -231,159 +235,5 @@ class Fleet:
         visit.protocol.device_info(message.request_id, known or missing)
 
     async def admit(self, visit: Visit, asked: RegistrationAsked) -> None:
-        """Decide on a REGISTER: refuse it, or take the client in, after probing an older connection of that id."""
-        target = self._visits.get(asked.message.target_id or "")
-        refusal = fault_of(
-            asked.message,
-            visit.principal,
-            device_is_online=target is not None and target.client_type is ClientType.DEVICE,
-            unscoped_allowed=self.settings.unscoped_constellations
-            or visit.principal.client_type is ClientType.CONSTELLATION,
-        )
-        if refusal is not None:
-            visit.protocol.refuse(refusal.text, code=refusal.code)
-        elif len(self._visits) >= self.settings.max_clients:
-            visit.protocol.refuse("This server has as many clients as it takes", code="full")
-        elif not await self._make_way(visit, asked):
-            text = f"client_id '{asked.client_id}' is already registered; duplicate registrations are not allowed"
-            visit.protocol.refuse(text, code="duplicate")
-        elif not visit.over.is_set():
-            self._visits[asked.client_id] = visit
-            if visit.client_type is ClientType.DEVICE:
-                self._take_in_device(visit, asked)
-            else:
-                self._take_in_constellation(visit, asked)
-        visit.flush()
-
-    # Coming and going
-
-    async def _make_way(self, visit: Visit, asked: RegistrationAsked) -> bool:
-        """Return whether the id is free now; an older connection yields to its own session, or when it is dead."""
-        old = self._visits.get(asked.client_id)
-        if old is None:
-            return True
-        seat = self._registry.find(asked.client_id)
-        if not _is_resumed(seat, asked.offer):
-            if old.principal != visit.principal or old.client_type is not visit.client_type or await old.probe():
-                return False
-            if self._visits.get(asked.client_id) not in (None, old):
-                return False  # someone else was faster while we waited
-        logger.info("A dead connection of %r is replaced.", asked.client_id)
-        old.protocol.close(NORMAL, "replaced by a newer connection")
-        old.flush()
-        self._visits.pop(asked.client_id, None)
-        if seat is not None:
-            seat.leave(old, may_return=True)
-        return True
-
-    def _take_in_device(self, visit: Visit, asked: RegistrationAsked) -> None:
-        profile = profile_of(asked.message, asked.offer)
-        seat = self._registry.find(asked.client_id)
-        if seat is None:
-            seat = self._registry.add(asked.client_id, profile.platform, profile.device_type)
-        seat.move(DeviceStatus.REGISTERING)
-        resumed = _is_resumed(seat, asked.offer)
-        session = seat.session if resumed and seat.session is not None else WireSession(secrets.token_urlsafe(24))
-        self._accept(visit, session, resumed=resumed)
-        now = self.clock.now()
-        wished = (asked.offer.max_in_flight if asked.offer is not None else None) or 1
-        parallel = visit.protocol.can(Capability.PARALLEL)
-        seat.update(
-            platform=profile.platform,
-            device_type=profile.device_type,
-            system_info=profile.system_info,
-            tags=profile.tags,
-            connected_at=now,
-            last_seen=now,
-            capabilities=frozenset(capability.value for capability in visit.protocol.agreed),
-            max_in_flight=min(wished, self.settings.max_in_flight) if parallel else 1,
-        )
-        seat.occupy(visit, session)
-        if resumed and seat.record.tools:
-            seat.open()
-        elif visit.group is not None:
-            visit.group.create_task(self._list_tools(seat, visit))
-        self._tell_presence(asked.client_id, online=True)
-
-    def _accept(self, visit: Visit, session: WireSession, *, resumed: bool) -> None:
-        offer = Offer(
-            caps=OFFERED,
-            token=session.token,
-            received=session.ledger.received,
-            resumed=resumed,
-            heartbeat_s=self.settings.heartbeat_s,
-        )
-        visit.protocol.accept(self.clock.monotonic(), offer=offer, ledger=session.ledger, book=session.book)
-
-    def _take_in_constellation(self, visit: Visit, asked: RegistrationAsked) -> None:
-        visit.scope = asked.message.target_id
-        offer = Offer(caps=OFFERED, heartbeat_s=self.settings.heartbeat_s)
-        visit.protocol.accept(self.clock.monotonic(), offer=offer)
-
-    async def _list_tools(self, seat: Seat, visit: Visit) -> None:
-        """Ask a new device for its tools; one that does not tell takes work all the same, its tools unknown."""
-        tools: tuple[MCPToolInfo, ...] = ()
-        extended = visit.protocol.extended
-        order = Order(
-            session_id=visit.protocol.stamps.new_id(),
-            task_name="list_tools",
-            timeout_s=self.settings.list_tools_timeout_s,
-            agent_name=upstream_agent(seat.record.platform),
-        )
-        try:
-            tools = tools_in(await seat.call([list_tools_command(extended)], order))
-        except DeviceError as error:
-            logger.warning("The device %r did not list its tools: %s", seat.device_id, error)
-        if seat.connection is visit:
-            seat.update(tools=tools)
-            seat.open()
-
-    def _departed(self, visit: Visit, ended: TransportClosed) -> Seat | None:
-        """Clear up after a connection; return the seat of a device that may come back to its session."""
-        if self._visits.get(visit.client_id) is visit:
-            del self._visits[visit.client_id]
-        seat = self._registry.find(visit.client_id)
-        if seat is None or seat.connection is not visit:
-            return None
-        may_return = visit.protocol.can(Capability.RESUME) and ended.code != NORMAL and not self._closing.is_set()
-        may_return = may_return and self.settings.resume_window_s > 0
-        seat.update(last_seen=self.clock.now())
-        seat.leave(visit, may_return=may_return)
-        self._tell_presence(visit.client_id, online=False)
-        if not may_return:
-            self._sessions.device_gone(visit.client_id)
-            return None
-        return seat
-
-    async def _await_return(self, seat: Seat) -> None:
-        """Give a lost device its time to come back; then its commands are lost and its tasks end."""
-        waits = [
-            asyncio.ensure_future(self.clock.sleep(self.settings.resume_window_s)),
-            asyncio.ensure_future(seat.returned.wait()),
-            asyncio.ensure_future(self._closing.wait()),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            if seat.connection is None and seat.awaited:
-                seat.give_up()
-                self._sessions.device_gone(seat.device_id)
-
-    def _visit_of(self, client_id: str) -> Visit | None:
-        return self._visits.get(client_id)
-
-    def _tell_presence(self, device_id: str, *, online: bool) -> None:
-        for visit in self._visits.values():
-            if visit.client_type is ClientType.CONSTELLATION and visit.scope in (None, device_id):
-                visit.protocol.presence(device_id, online)
-                visit.flush()
-
-
-def _is_resumed(seat: Seat | None, offer: Offer | None) -> bool:
-    """Tell whether a newcomer names the seat's own session and nothing of it was lost."""
-    if seat is None or seat.session is None or offer is None or offer.token is None or offer.received is None:
-        return False
-    same = hmac.compare_digest(offer.token.encode(), seat.session.token.encode())
-    return same and seat.session.ledger.can_resume(offer.received)
+        """Decide on a REGISTER."""
+        await self._arrivals.admit(visit, asked)

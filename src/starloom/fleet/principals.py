@@ -7,10 +7,15 @@ from starloom.aip.messages import ClientType
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """What a token allows. None in a field means any: the shared key is `Principal()`."""
+    """What a token allows. None in a field means any: the shared key is `Principal()`.
+
+    Attributes:
+        invite: the name of the invitation this token is; the fleet turns it into a credential at registration.
+    """
 
     client_type: ClientType | None = None
     client_id: str | None = None
+    invite: str | None = None
 
     def may_register(self, client_type: ClientType, client_id: str) -> bool:
         """Tell whether this token may register under that role and id."""

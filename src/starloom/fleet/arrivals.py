@@ -1,0 +1,231 @@
+"""Coming and going: who is let in, under which session, and what happens when a connection ends.
+
+Part of the fleet. One client id has one live connection; an older one yields to its own session, or when it fails a
+probe (D10). A lost device may come back to its session within a window; only then are its commands given up.
+"""
+
+import asyncio
+import hmac
+import logging
+import secrets
+
+from starloom.aip.extension import Capability, Offer
+from starloom.aip.messages import ClientType, MCPToolInfo
+from starloom.aip.protocol import NORMAL
+from starloom.aip.server_events import RegistrationAsked
+from starloom.aip.transport import TransportClosed
+from starloom.clock import Clock
+from starloom.errors import DeviceError
+from starloom.fleet.admission import fault_of, profile_of
+from starloom.fleet.credentials import CredentialStore
+from starloom.fleet.records import DeviceStatus
+from starloom.fleet.registry import Registry
+from starloom.fleet.seat import Order, Seat, WireSession
+from starloom.fleet.sessions import Sessions
+from starloom.fleet.settings import FleetSettings
+from starloom.fleet.toolbox import list_tools_command, tools_in, upstream_agent
+from starloom.fleet.visit import Visit
+
+logger = logging.getLogger(__name__)
+
+OFFERED = tuple(capability.value for capability in Capability if capability is not Capability.FILES)
+
+
+class Arrivals:
+    """All registered connections, and the way in and out.
+
+    Args:
+        registry: the devices' seats.
+        sessions: the tasks that end with their device.
+        visits: the live, registered connections by client id; changed here only.
+        clock: for time stamps and the window of return.
+        settings: limits and times.
+        credentials: turns invitations into credentials; None: nobody comes by invitation.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        sessions: Sessions,
+        visits: dict[str, Visit],
+        *,
+        clock: Clock,
+        settings: FleetSettings,
+        credentials: CredentialStore | None,
+    ) -> None:
+        self._registry = registry
+        self._sessions = sessions
+        self.visits = visits
+        self._clock = clock
+        self._settings = settings
+        self._credentials = credentials
+        self.closing = asyncio.Event()
+
+    async def admit(self, visit: Visit, asked: RegistrationAsked) -> None:
+        """Decide on a REGISTER: refuse it, or take the client in, after probing an older connection of that id."""
+        target = self.visits.get(asked.message.target_id or "")
+        refusal = fault_of(
+            asked.message,
+            visit.principal,
+            device_is_online=target is not None and target.client_type is ClientType.DEVICE,
+            unscoped_allowed=self._settings.unscoped_constellations
+            or visit.principal.client_type is ClientType.CONSTELLATION,
+        )
+        if refusal is not None:
+            visit.protocol.refuse(refusal.text, code=refusal.code)
+        elif len(self.visits) >= self._settings.max_clients:
+            visit.protocol.refuse("This server has as many clients as it takes", code="full")
+        elif not await self._make_way(visit, asked):
+            text = f"client_id '{asked.client_id}' is already registered; duplicate registrations are not allowed"
+            visit.protocol.refuse(text, code="duplicate")
+        elif not visit.over.is_set():
+            self._take_in(visit, asked)
+        visit.flush()
+
+    # Coming and going
+
+    async def _make_way(self, visit: Visit, asked: RegistrationAsked) -> bool:
+        """Return whether the id is free now; an older connection yields to its own session, or when it is dead."""
+        old = self.visits.get(asked.client_id)
+        if old is None:
+            return True
+        seat = self._registry.find(asked.client_id)
+        if not _is_resumed(seat, asked.offer):
+            if old.principal != visit.principal or old.client_type is not visit.client_type or await old.probe():
+                return False
+            if self.visits.get(asked.client_id) not in (None, old):
+                return False  # someone else was faster while we waited
+        logger.info("A dead connection of %r is replaced.", asked.client_id)
+        old.protocol.close(NORMAL, "replaced by a newer connection")
+        old.flush()
+        self.visits.pop(asked.client_id, None)
+        if seat is not None:
+            seat.leave(old, may_return=True)
+        return True
+
+    def _take_in(self, visit: Visit, asked: RegistrationAsked) -> None:
+        credential = None
+        if visit.principal.invite is not None:
+            extended = asked.offer is not None and self._credentials is not None
+            credential = self._redeemed(visit.principal.invite, asked.client_id) if extended else None
+            if credential is None:
+                visit.protocol.refuse("This invitation is used up, or not for this device", code="invitation")
+                return
+        self.visits[asked.client_id] = visit
+        if visit.client_type is ClientType.DEVICE:
+            self._take_in_device(visit, asked, credential)
+        else:
+            self._take_in_constellation(visit, asked)
+
+    def _redeemed(self, invite: str, device_id: str) -> str | None:
+        return self._credentials.redeem(invite, device_id) if self._credentials is not None else None
+
+    def _take_in_device(self, visit: Visit, asked: RegistrationAsked, credential: str | None) -> None:
+        profile = profile_of(asked.message, asked.offer)
+        seat = self._registry.find(asked.client_id)
+        if seat is None:
+            seat = self._registry.add(asked.client_id, profile.platform, profile.device_type)
+        seat.move(DeviceStatus.REGISTERING)
+        resumed = _is_resumed(seat, asked.offer)
+        session = seat.session if resumed and seat.session is not None else WireSession(secrets.token_urlsafe(24))
+        self._accept(visit, session, resumed=resumed, credential=credential)
+        now = self._clock.now()
+        wished = (asked.offer.max_in_flight if asked.offer is not None else None) or 1
+        parallel = visit.protocol.can(Capability.PARALLEL)
+        seat.update(
+            platform=profile.platform,
+            device_type=profile.device_type,
+            system_info=profile.system_info,
+            tags=profile.tags,
+            connected_at=now,
+            last_seen=now,
+            capabilities=frozenset(capability.value for capability in visit.protocol.agreed),
+            max_in_flight=min(wished, self._settings.max_in_flight) if parallel else 1,
+        )
+        seat.occupy(visit, session)
+        if resumed and seat.record.tools:
+            seat.open()
+        elif visit.group is not None:
+            visit.group.create_task(self._list_tools(seat, visit))
+        self._tell_presence(asked.client_id, online=True)
+
+    def _accept(self, visit: Visit, session: WireSession, *, resumed: bool, credential: str | None) -> None:
+        offer = Offer(
+            caps=OFFERED,
+            token=session.token,
+            received=session.ledger.received,
+            resumed=resumed,
+            credential=credential,
+            heartbeat_s=self._settings.heartbeat_s,
+        )
+        visit.protocol.accept(self._clock.monotonic(), offer=offer, ledger=session.ledger, book=session.book)
+
+    def _take_in_constellation(self, visit: Visit, asked: RegistrationAsked) -> None:
+        visit.scope = asked.message.target_id
+        offer = Offer(caps=OFFERED, heartbeat_s=self._settings.heartbeat_s)
+        visit.protocol.accept(self._clock.monotonic(), offer=offer)
+
+    async def _list_tools(self, seat: Seat, visit: Visit) -> None:
+        """Ask a new device for its tools; one that does not tell takes work all the same, its tools unknown."""
+        tools: tuple[MCPToolInfo, ...] = ()
+        extended = visit.protocol.extended
+        order = Order(
+            session_id=visit.protocol.stamps.new_id(),
+            task_name="list_tools",
+            timeout_s=self._settings.list_tools_timeout_s,
+            agent_name=upstream_agent(seat.record.platform),
+        )
+        try:
+            tools = tools_in(await seat.call([list_tools_command(extended)], order))
+        except DeviceError as error:
+            logger.warning("The device %r did not list its tools: %s", seat.device_id, error)
+        if seat.connection is visit:
+            seat.update(tools=tools)
+            seat.open()
+
+    def departed(self, visit: Visit, ended: TransportClosed) -> Seat | None:
+        """Clear up after a connection; return the seat of a device that may come back to its session."""
+        if self.visits.get(visit.client_id) is visit:
+            del self.visits[visit.client_id]
+        seat = self._registry.find(visit.client_id)
+        if seat is None or seat.connection is not visit:
+            return None
+        may_return = visit.protocol.can(Capability.RESUME) and ended.code != NORMAL and not self.closing.is_set()
+        may_return = may_return and self._settings.resume_window_s > 0
+        seat.update(last_seen=self._clock.now())
+        seat.leave(visit, may_return=may_return)
+        self._tell_presence(visit.client_id, online=False)
+        if not may_return:
+            self._sessions.device_gone(visit.client_id)
+            return None
+        return seat
+
+    async def await_return(self, seat: Seat) -> None:
+        """Give a lost device its time to come back; then its commands are lost and its tasks end."""
+        waits = [
+            asyncio.ensure_future(self._clock.sleep(self._settings.resume_window_s)),
+            asyncio.ensure_future(seat.returned.wait()),
+            asyncio.ensure_future(self.closing.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            if seat.connection is None and seat.awaited:
+                seat.give_up()
+                self._sessions.device_gone(seat.device_id)
+
+    def _tell_presence(self, device_id: str, *, online: bool) -> None:
+        for visit in self.visits.values():
+            if visit.client_type is ClientType.CONSTELLATION and visit.scope in (None, device_id):
+                visit.protocol.presence(device_id, online)
+                visit.flush()
+
+
+def _is_resumed(seat: Seat | None, offer: Offer | None) -> bool:
+    """Tell whether a newcomer names the seat's own session and nothing of it was lost."""
+    if seat is None or seat.session is None or offer is None or offer.token is None or offer.received is None:
+        return False
+    same = hmac.compare_digest(offer.token.encode(), seat.session.token.encode())
+    return same and seat.session.ledger.can_resume(offer.received)
