@@ -89,6 +89,11 @@ async def test_chunks_hold_the_run_in_pieces(journal):
 async def test_append_of_nothing_changes_nothing(journal):
     assert await journal.append(RUN, []) == ()
     assert await journal.runs() == ()
+    with pytest.raises(Fenced):
+        await journal.append(RUN, [ready(1)], epoch=0)
+    await journal.append(OTHER, [ready(1)])
+    await journal.append(RUN, [ready(1)])
+    assert [record.run_id for record in await journal.runs()] == [RUN, OTHER]
 
 
 async def test_repeated_key_is_left_out(journal):

@@ -42,6 +42,8 @@ class MemoryJournal:
         rows = to_rows(events, keys, self._clock.now())
         if epoch is not None and (run_id not in self._runs or self._runs[run_id].epoch != epoch):
             raise Fenced(f"Run {run_id!r} has a newer owner than epoch {epoch}; this one must stop.", run_id=run_id)
+        if not rows:
+            return ()
         run = self._run(run_id)
         committed = []
         for row in rows:
