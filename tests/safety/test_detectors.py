@@ -97,12 +97,14 @@ pieces = st.sampled_from(
 )
 
 
+@pytest.mark.properties
 @given(st.one_of(st.text(max_size=200), st.lists(pieces, max_size=12).map("".join)))
 def test_sanitising_twice_changes_nothing_more(text):
     once = sanitize_user_input(text)
     assert sanitize_user_input(once) == once
 
 
+@pytest.mark.properties
 @given(st.text(max_size=300))
 def test_findings_point_into_the_text(text):
     for finding in detect(text):

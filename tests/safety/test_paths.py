@@ -63,6 +63,7 @@ def test_links_out_and_loops_are_refused(tmp_path):
         assert confine(root, "loop").is_relative_to(root)
 
 
+@pytest.mark.properties
 @given(st.text(max_size=40))
 def test_no_text_leads_out(text):
     root = Path("/nonexistent/root")
@@ -73,6 +74,7 @@ def test_no_text_leads_out(text):
     assert os.path.commonpath([root, real]) == str(root)
 
 
+@pytest.mark.properties
 @given(st.text(max_size=200), st.sets(st.sampled_from(["task", "a", "b"])))
 def test_folder_name_is_one_safe_free_name(text, taken):
     name = folder_name(text, taken)

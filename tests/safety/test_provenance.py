@@ -48,6 +48,7 @@ def test_document_cannot_write_a_fence(attack):
 fragments = st.sampled_from(["<", "/", "untrusted-", TAG, TAG[:7], TAG[7:], ">", "\n", "\u200b", "x", '"', "\u00ad"])
 
 
+@pytest.mark.properties
 @given(
     st.one_of(st.text(max_size=80), st.lists(fragments, max_size=14).map("".join)),
     st.one_of(st.text(max_size=40), st.lists(fragments, max_size=8).map("".join)),
@@ -61,6 +62,7 @@ def test_closing_fence_occurs_once_at_the_end(text, source):
     assert head.endswith('">')
 
 
+@pytest.mark.properties
 @given(st.text(alphabet=st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=80))
 def test_ordinary_letters_stay(text):
     kept = visible(text)

@@ -97,6 +97,7 @@ def test_environment_names_what_is_secret():
 secrets = st.text(string.ascii_letters + string.digits, min_size=6, max_size=30)
 
 
+@pytest.mark.properties
 @given(st.lists(secrets, min_size=1, max_size=4), st.lists(st.text(max_size=10), min_size=5, max_size=5))
 def test_no_known_secret_survives(known, pieces):
     text = "".join(piece + secret for piece, secret in zip(pieces, [*known, *known, *known], strict=False))
@@ -104,6 +105,7 @@ def test_no_known_secret_survives(known, pieces):
     assert not [secret for secret in known if secret in hidden and secret not in MARK]
 
 
+@pytest.mark.properties
 @given(st.text(max_size=200))
 def test_redacting_twice_changes_nothing_more(text):
     once = PLAIN.text(text)

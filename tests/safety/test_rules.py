@@ -115,6 +115,7 @@ risks = st.sampled_from(list(Risk))
 places = st.lists(st.text(min_size=1, max_size=12), max_size=3)
 
 
+@pytest.mark.properties
 @given(risks, places, st.text(max_size=60))
 def test_nothing_changes_unasked_where_the_user_did_not_say(risk, where, text):
     verdict = judge(action(risk, *where), Facts(trusted_text=text))
@@ -124,6 +125,7 @@ def test_nothing_changes_unasked_where_the_user_did_not_say(risk, where, text):
         assert all(is_named(place, text) for place in where)
 
 
+@pytest.mark.properties
 @given(risks, risks, places, st.text(max_size=60))
 def test_higher_risk_is_never_judged_more_mildly(one, other, where, text):
     low, high = (one, other) if at_least(other, one) else (other, one)
@@ -133,6 +135,7 @@ def test_higher_risk_is_never_judged_more_mildly(one, other, where, text):
     assert STRICTNESS[strict.decision] >= STRICTNESS[mild.decision] or named_outside
 
 
+@pytest.mark.properties
 @given(risks, places, st.text(max_size=60), st.lists(st.text(max_size=5), min_size=1, max_size=2))
 def test_suspicion_is_never_judged_more_mildly(risk, where, text, signs):
     calm = judge(action(risk, *where), Facts(trusted_text=text))
@@ -140,6 +143,7 @@ def test_suspicion_is_never_judged_more_mildly(risk, where, text, signs):
     assert STRICTNESS[wary.decision] >= STRICTNESS[calm.decision]
 
 
+@pytest.mark.properties
 @given(places, st.text(max_size=200))
 def test_any_destination_and_text_are_judged_without_an_error(where, text):
     for place in where:

@@ -64,6 +64,7 @@ def test_several_amounts_keep_their_places():
     assert [line[amount.start : amount.end] for amount in found] == ["100.00", "19.00", "119.00 EUR"]
 
 
+@pytest.mark.properties
 @given(st.integers(-(10**10), 10**10), st.sampled_from([",.", ".,", "'.", "\u202f,", " ,"]), st.booleans())
 def test_every_spelling_of_an_amount_is_read_back(cents, signs, grouped):
     thousands, point = signs
@@ -75,6 +76,7 @@ def test_every_spelling_of_an_amount_is_read_back(cents, signs, grouped):
     assert amount.value == Decimal(cents) / 100
 
 
+@pytest.mark.properties
 @given(st.text(max_size=60))
 def test_any_line_is_read_without_an_error(line):
     for amount in amounts_in(line):

@@ -126,11 +126,13 @@ def test_head_of_the_invoice(text, supplier, number, day):
         assert invoice.supplier == supplier
 
 
+@pytest.mark.properties
 @given(st.text(alphabet="Total EURinvoce 123.,-()\n\t€:%", max_size=200))
 def test_any_text_is_read_without_an_error(text):
     assert isinstance(read_invoice(text), Invoice | Unclear)
 
 
+@pytest.mark.properties
 @given(st.integers(1, 10**9), st.integers(1, 10**9), st.integers(1, 10**8), st.booleans())
 def test_decoys_never_become_the_total(net, deposit, shipping, in_german):
     def amount(cents: int) -> str:

@@ -23,9 +23,8 @@ SERVE = (
     "import asyncio, sys\n"
     "from starloom.tools.builtin import builtin_toolsets\n"
     "from starloom.tools.mcp_server import serve_stdio\n"
-    "from starloom.tools.router import ToolRouter\n"
     "from starloom.tools.workspace import Workspace\n"
-    "asyncio.run(serve_stdio(ToolRouter(builtin_toolsets(Workspace(sys.argv[1])))))\n"
+    "asyncio.run(serve_stdio(builtin_toolsets(Workspace(sys.argv[1]))))\n"
 )
 
 

@@ -48,12 +48,14 @@ def test_what_is_no_number_has_no_decimal(cell):
     assert as_decimal(cell) is None
 
 
+@pytest.mark.properties
 @given(st.lists(st.integers(-(10**12), 10**12), max_size=30))
 def test_sum_over_tables_is_exact(cents):
     sums = [{"EUR": Decimal(item) / 100} for item in cents]
     assert add_totals(sums).get("EUR", Decimal(0)) == Decimal(sum(cents)) / 100
 
 
+@pytest.mark.properties
 @given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**9), max_value=10**9, places=4))
 def test_money_loses_nothing(amount):
     assert Decimal(money(amount)) == amount

@@ -1,4 +1,4 @@
-"""Serves a router's tools over MCP with the official SDK: over stdio, or over HTTP on this machine only.
+"""Serves tools over MCP with the official SDK: over stdio, or over HTTP on this machine only.
 
 Called by the command line. The SDK brings a web stack and costs more than a second to import, so nothing else of this
 room imports this module, and this module imports the SDK when it is used. Who may do what is the router's guard: an MCP
@@ -9,7 +9,7 @@ import asyncio
 import hmac
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,7 +18,7 @@ from starloom.errors import UsageError
 from starloom.safety.policy import Risk
 from starloom.safety.rules import at_least
 from starloom.tools.router import ToolCall, ToolOutcome, ToolRouter, ToolStatus
-from starloom.tools.toolset import Tool
+from starloom.tools.toolset import Tool, Toolset
 
 if TYPE_CHECKING:
     import mcp_types
@@ -28,6 +28,7 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
+Served: TypeAlias = ToolRouter | Iterable[Toolset]
 
 MCP_PATH = "/mcp"
 SHORTEST_KEY = 16
@@ -35,11 +36,13 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _OWN_SITE = (b"same-origin", b"none")
 
 
-def build_server(router: ToolRouter, name: str = "starloom") -> "Server[dict[str, Any]]":
-    """Return an MCP server whose tools are the router's, under their qualified names."""
+def build_server(tools: Served, name: str = "starloom") -> "Server[dict[str, Any]]":
+    """Return an MCP server with the tools of a router, or of toolsets that need no guard, under qualified names."""
     import mcp_types
     from mcp.server.lowlevel import Server
     from mcp.shared.exceptions import MCPError
+
+    router = tools if isinstance(tools, ToolRouter) else ToolRouter(tools)
 
     async def list_tools(_context: object, _params: object) -> mcp_types.ListToolsResult:
         return mcp_types.ListToolsResult(tools=[describe(item) for item in router.infos()])
@@ -71,23 +74,23 @@ def describe(item: Tool) -> "mcp_types.Tool":
     )
 
 
-async def serve_stdio(router: ToolRouter, name: str = "starloom") -> None:
+async def serve_stdio(tools: Served, name: str = "starloom") -> None:
     """Serve over this process's standard input and output until the client closes them."""
     from mcp.server.stdio import stdio_server
 
-    server = build_server(router, name)
+    server = build_server(tools, name)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 @asynccontextmanager
 async def serving_http(
-    router: ToolRouter, *, key: str, host: str = "127.0.0.1", port: int = 0, name: str = "starloom"
+    tools: Served, *, key: str, host: str = "127.0.0.1", port: int = 0, name: str = "starloom"
 ) -> AsyncIterator[str]:
     """Serve over streamable HTTP on this machine while the block runs; yield the address to give to a client.
 
     Args:
-        router: whose tools are served.
+        tools: what is served; a router's guard holds here too.
         key: what a client must send as `Authorization: Bearer …`.
         host: a loopback address; MCP over a network needs more than a key and is not offered.
         port: 0 takes a free one.
@@ -112,7 +115,7 @@ async def serving_http(
     with _listening(host, port) as listener:
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listener.getsockname()[1]}{MCP_PATH}"
-        app = guarded(build_server(router, name).streamable_http_app(streamable_http_path=MCP_PATH, host=host), key)
+        app = guarded(build_server(tools, name).streamable_http_app(streamable_http_path=MCP_PATH, host=host), key)
         server = Embedded(uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=5))
         async with asyncio.TaskGroup() as group:
             group.create_task(server.serve(sockets=[listener]))
