@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from starloom.clock import Clock
 from starloom.constellation.commands import Command as EditCommand
@@ -240,31 +240,21 @@ class Runner:
 
     async def _turn(self, scheduler: Scheduler) -> None:
         """Decide everything in the inbox, commit what follows together, then act."""
-        events: list[Event] = []
-        commands: list[s.Command] = []
-        answers: list[tuple[_Asked, s.Reply | None]] = []
-        now = self._clock.now()
-        while self._inbox:
-            signal, asked = self._inbox.popleft()
-            decision = scheduler.decide(signal, now)
-            events += decision.events
-            for note in decision.notes:
-                _logger.info("Run %s: %s", self.run_id, note)
-            reply: s.Reply | None = None
-            for command in decision.commands:
-                if isinstance(command, s.Reply):
-                    reply = command
-                else:
-                    commands.append(command)
-            if asked is not None:
-                answers.append((asked, reply))
-        if events:
-            await self._commit(events)
-        for command in commands:
+        signals = [signal for signal, _ in self._inbox]
+        asked = [(signal, answer) for signal, answer in self._inbox if answer is not None]
+        self._inbox.clear()
+        decision = scheduler.decide(*signals, at=self._clock.now())
+        for note in decision.notes:
+            _logger.info("Run %s: %s", self.run_id, note)
+        if decision.events:
+            await self._commit(decision.events)
+        replies = iter([command for command in decision.commands if isinstance(command, s.Reply)])
+        for command in decision.commands:
             self._carry_out(command)
-        for asked, reply in answers:
-            if not asked.done():
-                asked.set_result(reply)
+        for signal, answer in asked:
+            reply = next(replies) if isinstance(signal, s.EditProposed) else None
+            if not answer.done():
+                answer.set_result(reply)
 
     async def _commit(self, events: Sequence[Event]) -> None:
         if self._journal is not None:
@@ -289,8 +279,10 @@ class Runner:
                 self._begin_other(self._call_planner(command))
             case s.Finish():
                 self._finish = command
+            case s.Reply():
+                pass  # `_turn` hands replies to those who asked
             case _:
-                raise Bug(f"The runner got {command!r}, which it cannot carry out.")
+                assert_never(command)
 
     def _post(self, signal: s.Signal) -> None:
         self._inbox.append((signal, None))

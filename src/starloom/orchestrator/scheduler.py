@@ -53,15 +53,18 @@ class Scheduler:
         self._at: datetime | None = None
         self._unplaced = 0
 
-    def decide(self, signal: s.Signal, at: datetime | None = None) -> s.Decision:
-        """Move the run on and return what follows; `at` is noted as the time of what happens."""
+    def decide(self, *signals: s.Signal, at: datetime | None = None) -> s.Decision:
+        """Move the run on by signals that came together and return what follows; `at` is noted as the time.
+
+        There is one `Reply` for each proposed edit, in their order.
+        """
         self._decision, self._at = s.Decision(), at
-        if self.state.is_over:
-            if isinstance(signal, s.EditProposed):
+        for signal in signals:
+            if not self.state.is_over:
+                self._take(signal)
+            elif isinstance(signal, s.EditProposed):
                 self._command(s.Reply(problem=EditError("The run has ended; its constellation no longer changes.")))
-            return self._decision
-        self._take(signal)
-        if self._has_begun:
+        if self._has_begun and not self.state.is_over:
             self._go_on()
         return self._decision
 
