@@ -38,9 +38,16 @@ class FleetDirectory:
         return self._fleet.changes()
 
 
-def device_profiles(fleet: Fleet, *, has_agent: bool) -> tuple[DeviceProfile, ...]:
-    """Return the connected devices for a planner. `has_agent`: a model is there to pursue goals without a tool."""
-    return tuple(profile_of(record, has_agent=has_agent) for record in fleet.records() if record.status.takes_work)
+def device_profiles(fleet: Fleet, *, here: str, has_agent: bool) -> tuple[DeviceProfile, ...]:
+    """Return the connected devices for a planner, the hub's own first: it is what a request means by «here».
+
+    Args:
+        fleet: the devices.
+        here: the id of the hub's own device.
+        has_agent: a model is there to pursue goals without a tool.
+    """
+    records = sorted(fleet.records(), key=lambda record: (record.device_id != here, record.device_id))
+    return tuple(profile_of(record, has_agent=has_agent) for record in records if record.status.takes_work)
 
 
 def profile_of(record: DeviceRecord, *, has_agent: bool) -> DeviceProfile:
