@@ -93,21 +93,25 @@ async def run_device(
         DeviceError: `settings.give_up_after` failures in a row.
     """
     settings = settings or DeviceSettings()
+    backoff = Backoff(settings.first_delay_s, settings.max_delay_s, spread)
+    gave_up: DeviceError | None = None
     async with asyncio.TaskGroup() as group:
         device = _Device(router, identity, clock, group, on_status or _ignore, settings, attempts, on_credential)
-        backoff = Backoff(settings.first_delay_s, settings.max_delay_s, spread)
-        while True:
+        while gave_up is None:
             accepted, detail = await device.connect_once(connect)
             if accepted:
                 backoff.succeeded()
             delay_s = backoff.failed()
             if settings.give_up_after is not None and backoff.failures >= settings.give_up_after:
-                raise DeviceError(
+                gave_up = DeviceError(
                     f"The device {identity.device_id!r} gave up after {backoff.failures} failures in a row: {detail}",
                     device_id=identity.device_id,
                 )
+                device.stop()
+                continue
             device.report(DeviceStatusReport(DeviceState.WAITING, detail, delay_s))
             await clock.sleep(delay_s)
+    raise gave_up
 
 
 def _ignore(report: DeviceStatusReport) -> None:
@@ -166,6 +170,11 @@ class _Device:
         self._next.start(self._clock.monotonic())
         ended = await self._link.run()
         return self._accepted, self._refusal or ended.message
+
+    def stop(self) -> None:
+        """End what still runs; the process gives up."""
+        self._sessions += 1
+        self._runner.drop()
 
     def _new_protocol(self) -> DeviceProtocol:
         identity, settings = self._identity, self._settings
