@@ -55,6 +55,19 @@ async def test_success_without_reading_back_is_only_claimed(make_scene, assignme
     assert (agent.stop_reason, agent.evidence) == (StopReason.FINISHED, Evidence.CLAIMED)
 
 
+async def test_a_change_after_the_last_look_makes_a_success_claimed_again(make_scene, assignment, kit):
+    scene = make_scene(
+        [
+            kit.reply("CONTINUE", ("files.read", {"path": "a"})),
+            kit.reply("CONTINUE", ("files.write", {"path": "a", "text": "x"})),
+            kit.reply("FINISH"),
+        ]
+    )
+    agent = LinuxAgent(scene.parts, assignment)
+    await drive(agent)
+    assert agent.evidence is Evidence.CLAIMED
+
+
 async def test_results_of_the_device_reach_the_next_prompt_fenced(make_scene, assignment, kit):
     scene = make_scene(
         [kit.reply("CONTINUE", ("files.read", {"path": "a"})), kit.reply("FINISH")],
@@ -72,6 +85,7 @@ async def test_the_prompt_begins_the_same_in_every_step(make_scene, assignment, 
     await drive(LinuxAgent(scene.parts, assignment))
     first, last = scene.model.prompts[0], scene.model.prompts[-1]
     assert first[:2] == last[:2]
+    assert [message.role for message in last[:2]] == ["system", "user"]
     assert last[2:4] == scene.model.prompts[1][2:4]
 
 
