@@ -92,8 +92,10 @@ class RunView:
 
     def _show_run(self, recorded: Recorded) -> None:
         match recorded.event:
-            case e.RunStarted(request=request):
+            case e.RunStarted(request=request, source=source):
                 self.console.print(f"[bold]{escape(request)}[/]  [dim]{recorded.run_id}[/]")
+                if source == "request" and not self.console.is_terminal:
+                    self.console.print("Planning …")
             case e.PlanProposed(summary=summary, model=model, warnings=warnings):
                 self.console.print(f"Plan by {escape(model)}: {len(summary)} tasks")
                 for line in summary:

@@ -91,7 +91,7 @@ async def _demo(examples: Path, into: Path, *, from_recipe: bool, as_json: bool)
         with view:
             code = await drive(galaxy, run_id, view, device_grace_s=settings.hub.device_grace_s)
     if code == 0 and isinstance(view, RunView):
-        _show_results(view, into / "hub", run_id)
+        _show_results(view, into, run_id)
     return code
 
 
@@ -123,12 +123,15 @@ def _no_planner(place: "Places", *, as_json: bool) -> str:
     from importlib.util import find_spec
 
     from starloom.cli.model import install_weights, sources_of
+    from starloom.llm.weight_install import is_installed
     from starloom.llm.weights import QWEN_CODER_1_5B
 
     if os.environ.get("STARLOOM_MODEL"):
         return ""
     if find_spec("xllamacpp") is None:
         return "the embedded model's engine is not installed (pip install 'starloom[local-model]')."
+    if is_installed(QWEN_CODER_1_5B, place.cache / "models"):
+        return ""
     try:
         install_weights(QWEN_CODER_1_5B, place.cache / "models", sources_of(), as_json=as_json)
     except StarloomError as error:
@@ -166,13 +169,11 @@ async def _branch(address: "Address", workspace: Path) -> AsyncIterator[None]:
 
 
 def _show_results(view: "RunView", folder: Path, run_id: str) -> None:
-    summary = folder / "summary.md"
-    if summary.exists():
-        view.say("")
-        view.say(summary.read_text(encoding="utf-8").strip())
-    view.say("")
-    for name in ("totals.xlsx", "summary.md", "invoices.zip"):
-        view.say(f"  {folder / name}")
+    made = [path for name in ("totals.xlsx", "summary.md", "invoices.zip") for path in sorted(folder.glob(f"*/{name}"))]
+    for path in made:
+        if path.suffix == ".md":
+            view.say("\n" + path.read_text(encoding="utf-8").strip())
+    view.say("\n" + "\n".join(f"  {path}" for path in made))
     view.say("")
     view.say("What to try next:")
     view.say(f"  starloom runs {run_id}      what happened, from the journal")

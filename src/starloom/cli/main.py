@@ -90,7 +90,7 @@ def _run(words: list[str]) -> int:
         # The reader of our output went away (`starloom runs | head`): nothing is left to say or to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception:  # the process's border: a bug is shown whole, and has an exit code of its own
+    except Exception:  # noqa: BLE001 - the process's border: a bug is shown whole, and has an exit code of its own
         traceback.print_exc()
         return _complain(words, "Bug", "This is a bug in Starloom; please report it with the lines above.", 70)
     return result if isinstance(result, int) else 0

@@ -90,7 +90,7 @@ async def serving(
 ) -> AsyncIterator[None]:
     """Serve on a bound socket for as long as the block runs.
 
-    When it is left, `closing` ends what is behind the application while devices can still be told; then connections close.
+    When it is left, `closing` ends what is behind the application while devices can still be told.
     """
     config = uvicorn.Config(
         app,

@@ -78,7 +78,7 @@ async def galaxy_here(
         router = ToolRouter(builtin_toolsets(Workspace(workspace)))
         tasks.create_task(run_device(local_connector(fleet, tasks), router, identity, clock=clock), name="local device")
         await device_ready(fleet, identity.device_id, timeout_s=_LOCAL_DEVICE_TIMEOUT_S)
-        galaxy = Galaxy(crew, planner=models.planner, settings=settings.runs, tasks=tasks)
+        galaxy = Galaxy(crew, here=identity.device_id, planner=models.planner, settings=settings.runs, tasks=tasks)
         stack.push_async_callback(galaxy.close)
         yield galaxy
 

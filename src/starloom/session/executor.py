@@ -22,6 +22,7 @@ from starloom.llm.port import Model
 from starloom.orchestrator.ports import Attempt, Completed, Failed, Outcome
 from starloom.safety.gate import Gate
 from starloom.safety.policy import Decision, Facts, Risk
+from starloom.safety.provenance import Fence
 from starloom.safety.redaction import Redactor
 from starloom.safety.rules import propose
 from starloom.session.desk import ApprovalDesk
@@ -29,7 +30,7 @@ from starloom.session.dispatch import FleetDispatcher
 from starloom.session.profiles import profile_of, tool_profile
 from starloom.session.round import Limits, run_goal
 from starloom.session.step import to_journal
-from starloom.session.trust import drawn_fence, suspicions_in
+from starloom.session.trust import suspicions_in
 
 _SHOWN_BYTES = 2_000  # of an argument in the journal's record of an action; the edit holds the whole
 
@@ -126,7 +127,7 @@ class FleetExecutor:
             task_id=attempt.task_id,
             tips=attempt.tips,
             inputs={str(task): value for task, value in attempt.inputs.items()},
-            fence=drawn_fence(),
+            fence=Fence.drawn().wrap,
             recorder=self._recorder(attempt),
             clock=crew.clock,
             ids=crew.ids,

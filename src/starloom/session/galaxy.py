@@ -39,10 +39,13 @@ PlannerSource = Callable[[], Awaitable[Planner]]
 
 
 class Galaxy:
-    """All runs of one hub."""
+    """All runs of one hub; `here` is the id of its own device."""
 
-    def __init__(self, crew: Crew, *, planner: PlannerSource, settings: RunSettings, tasks: Background) -> None:
+    def __init__(
+        self, crew: Crew, *, here: str, planner: PlannerSource, settings: RunSettings, tasks: Background
+    ) -> None:
         self._crew = crew
+        self._here = here
         self._planner = planner
         self._settings = settings
         self._tasks = tasks
@@ -211,7 +214,7 @@ class Galaxy:
 
     async def _plan_and_run(self, run_id: RunId, request: str, *, confirm_plan: bool) -> None:
         agent = ConstellationAgent(await self._planner())
-        devices = device_profiles(self.fleet, has_agent=self._crew.model is not None)
+        devices = device_profiles(self.fleet, here=self._here, has_agent=self._crew.model is not None)
         plan = await agent.create(request, devices)
         usage = plan.draft.usage
         cost = CostRecorded("constellation", plan.draft.model, usage.input_tokens, usage.output_tokens, usage.cost)

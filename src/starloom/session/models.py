@@ -15,7 +15,7 @@ from starloom.llm.port import Model
 from starloom.llm.settings import EMBEDDED, ModelProfile, ModelSettings, Role, parse_model
 from starloom.llm.weight_install import is_installed
 from starloom.llm.weights import QWEN_CODER_1_5B
-from starloom.session.trust import drawn_fence
+from starloom.safety.provenance import Fence
 from starloom.settings import Places
 
 _NO_MODEL = (
@@ -71,7 +71,7 @@ class Models:
     def _structured(self, model: Model) -> Planner:
         from starloom.agents.structured_planner import StructuredPlanner
 
-        return StructuredPlanner(model, fence=drawn_fence())
+        return StructuredPlanner(model, fence=Fence.drawn().wrap)
 
     def _embedded(self) -> Planner:
         from starloom.agents.compact_planner import CompactPlanner

@@ -4,7 +4,7 @@ Pure; called by the galaxy when a graph is about to run. A recipe that the user 
 of a planned graph only the request is, never what a model wrote into it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from starloom.agents.plans import DeviceProfile
@@ -12,7 +12,6 @@ from starloom.constellation.constellation import TaskConstellation
 from starloom.journal.events import Json
 from starloom.safety.detectors import detect
 from starloom.safety.policy import Risk
-from starloom.safety.provenance import Fence, Origin, Provenance
 
 
 def words_of_graph(graph: TaskConstellation) -> str:
@@ -28,12 +27,6 @@ def words_of_edit(commands: Sequence[Json]) -> str:
 def suspicions_in(text: str) -> tuple[str, ...]:
     """Return the names of the detectors that fire on a text; they raise what is asked, and never change the text."""
     return tuple(sorted({finding.detector for finding in detect(text)}))
-
-
-def drawn_fence() -> Callable[[str, str], str]:
-    """Return a new fence for foreign text: `(text, source) -> fenced text`."""
-    fence = Fence.drawn()
-    return lambda text, source: fence.wrap(text, Provenance(Origin.TOOL, source))
 
 
 def mark_repeatable(document: Mapping[str, Any], devices: Sequence[DeviceProfile]) -> dict[str, Any]:
