@@ -24,6 +24,7 @@ ESCAPES = [
     "a\nb",
     "file:///etc/passwd",
     "http://169.254.169.254/",
+    "mailto:eve@evil.example",
 ]
 
 
@@ -35,7 +36,7 @@ def test_path_that_leaves_is_refused(tmp_path, path):
 
 
 @pytest.mark.parametrize(
-    "path", ["", ".", "a", "a/b.txt", "./a", "a..b", "...", "%2e%2e/x", "Rechnung Mai.pdf", "日本"]
+    "path", ["", ".", "a", "a/b.txt", "./a", "a..b", "...", "%2e%2e/x", "Rechnung Mai.pdf", "日本", "Re: offer.txt"]
 )
 def test_path_that_stays_is_taken(tmp_path, path):
     assert is_confined(path)

@@ -21,7 +21,11 @@ def action(risk, *places, tool="files.write"):
     [
         (None, ("totals.xlsx",), DENY, "unknown_tool"),
         (Risk.READ, (), ALLOW, "read_inside"),
-        (Risk.READ, ("notes/secret.txt",), ALLOW, "read_inside"),
+        (Risk.READ, ("notes/keyboard.txt",), ALLOW, "read_inside"),
+        (Risk.READ, ("notes/secret.txt",), ASK, "read_secret"),
+        (Risk.READ, (".env",), ASK, "read_secret"),
+        (Risk.READ, ("a/.SSH/config",), ASK, "read_secret"),
+        (Risk.READ, ("server.pem",), ASK, "read_secret"),
         (Risk.READ, ("/etc/passwd",), ASK, "read_elsewhere"),
         (Risk.READ, ("../x",), ASK, "read_elsewhere"),
         (Risk.READ, ("http://169.254.169.254/latest",), ASK, "read_elsewhere"),
@@ -45,6 +49,11 @@ def test_rule_table(risk, places, decision, rule):
 def test_place_outside_may_be_read_when_the_user_names_it():
     facts = Facts(trusted_text="Read /var/log/syslog please")
     assert judge(action(Risk.READ, "/var/log/syslog"), facts).rule == "read_named"
+
+
+def test_secret_may_be_read_when_the_user_names_it():
+    facts = Facts(trusted_text="Compare server.pem with the old one")
+    assert judge(action(Risk.READ, "server.pem"), facts).rule == "read_inside"
 
 
 def test_suspicion_makes_a_named_write_ask_and_leaves_reading_alone():
@@ -131,7 +140,7 @@ def test_higher_risk_is_never_judged_more_mildly(one, other, where, text):
     low, high = (one, other) if at_least(other, one) else (other, one)
     facts = Facts(trusted_text=text)
     mild, strict = judge(action(low, *where), facts), judge(action(high, *where), facts)
-    named_outside = low is Risk.READ and mild.rule == "read_elsewhere"
+    named_outside = low is Risk.READ and mild.rule in ("read_elsewhere", "read_secret")
     assert STRICTNESS[strict.decision] >= STRICTNESS[mild.decision] or named_outside
 
 

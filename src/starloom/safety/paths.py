@@ -14,7 +14,7 @@ from starloom.errors import PolicyError
 
 _LONGEST_FOLDER_NAME = 80
 _DRIVE = re.compile(r"^[A-Za-z]:")
-_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:")
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:(?! )")  # "Re: offer.txt" is a name, "mailto:x" is none
 _UNSAFE_IN_NAMES = re.compile(r"[^\w. -]+")
 _RESERVED = frozenset(
     {"con", "prn", "aux", "nul"} | {f"{port}{number}" for port in ("com", "lpt") for number in range(1, 10)}
@@ -28,7 +28,8 @@ class PathRefused(PolicyError):
 def is_confined(path: str) -> bool:
     """Answer whether a path's words alone keep it below the folder it is relative to.
 
-    Pure: symbolic links are not seen here, `confine` sees them. An empty path is the folder itself.
+    Pure: symbolic links are not seen here, `confine` sees them. An empty path is the folder itself. An address without
+    its scheme looks like a path, so a tool that opens addresses must demand the scheme.
     """
     if path.startswith(("/", "~")) or _DRIVE.match(path) or _SCHEME.match(path):
         return False

@@ -6,6 +6,7 @@ by the device's router.
     rule           an action that                                             verdict
     unknown_tool   names a tool that the device did not offer                 deny
     approved       a person has approved, this device, tool and arguments     allow
+    read_secret    reads where secrets usually lie (.env, .ssh, *.pem …)      ask, unless the user named it
     read_inside    reads, within the device's folder                          allow
     read_named     reads elsewhere, at a place the user named                 allow
     read_elsewhere reads elsewhere                                            ask
@@ -33,6 +34,11 @@ Rule: TypeAlias = Callable[[ProposedAction, Facts], Verdict | None]
 _RISKS = tuple(Risk)
 _REFERENCE = "{{"
 _UNSPACED = "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\uff01-\uffef]"  # kana, Han, Hangul, full-width forms
+
+_SECRET_PLACE = re.compile(
+    r"\.env(\..*)?|\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.docker|\.netrc|\.npmrc|\.pypirc|\.pgpass|\.git-credentials"
+    r"|\.password-store|id_(rsa|dsa|ecdsa|ed25519)|.*\.(pem|key|p12|pfx|kdbx|keystore|jks)|credentials(\..*)?|secrets?(\..*)?"
+)
 
 
 def judge(action: ProposedAction, facts: Facts) -> Verdict:
@@ -104,6 +110,10 @@ def _is_inside(destination: str) -> bool:
     return is_confined(destination) and _REFERENCE not in destination
 
 
+def _may_hold_secrets(destination: str) -> bool:
+    return any(_SECRET_PLACE.fullmatch(part) for part in re.split(r"[/\\]", destination.lower()))
+
+
 def _unknown_tool(action: ProposedAction, _facts: Facts) -> Verdict | None:
     if action.risk is not None:
         return None
@@ -119,6 +129,11 @@ def _approved(action: ProposedAction, facts: Facts) -> Verdict | None:
 def _read(action: ProposedAction, facts: Facts) -> Verdict | None:
     if action.risk is not Risk.READ:
         return None
+    secret = [place for place in action.destinations if _may_hold_secrets(place)]
+    secret = [place for place in secret if not is_named(place, facts.trusted_text)]
+    if secret:
+        reason = f"It reads {_listed(secret)}, where secrets usually lie and which the request does not name."
+        return Verdict(Decision.ASK, "read_secret", reason)
     outside = [place for place in action.destinations if not _is_inside(place)]
     if not outside:
         return Verdict(Decision.ALLOW, "read_inside", "It only reads, within the device's folder.")

@@ -71,9 +71,9 @@ def classify(label: str, rest: str = "") -> tuple[LabelClass, bool]:
     """
     words, included = _label_words(label)
     after, included_after = _label_words(rest)
-    if after and not set(after) <= _FILLER:
+    if not set(after) <= _FILLER | _INCLUDED:
         return LabelClass.OTHER, False
-    included = included or included_after
+    included = included or included_after or bool(set(after) & _INCLUDED)
     bag = set(words)
     if not bag:
         return LabelClass.OTHER, included
