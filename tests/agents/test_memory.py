@@ -14,8 +14,19 @@ def test_the_newest_items_that_fit_are_kept_in_order():
     memory = Memory()
     for step in range(1, 6):
         memory.add_memory_item(item(step))
-    assert [found.step for found in memory.window(45)] == [4, 5]
+    assert [found.step for found in memory.window(100)] == [1, 2, 3, 4, 5]
+    assert [found.step for found in memory.window(85)] == [4, 5]
     assert len(memory) == 5
+
+
+def test_the_window_begins_at_the_same_item_for_many_steps():
+    memory = Memory()
+    beginnings = []
+    for step in range(1, 31):
+        memory.add_memory_item(item(step))
+        beginnings.append(memory.window(200)[0].step)
+    assert beginnings == sorted(beginnings)
+    assert len(set(beginnings)) == 5
 
 
 def test_the_newest_item_is_always_there():

@@ -35,6 +35,13 @@ def test_a_tool_is_one_line_and_marks_what_may_be_left_out():
     assert line == "- files.read(path: string, n?: integer) [read] Read it."
 
 
+def test_an_argument_that_takes_a_result_says_so_to_planners():
+    schema = {"properties": {"tables": {"type": "array", "items": {"type": "object", "x-reference": True}}}}
+    tool = ToolProfile("sheets.write", "", schema)
+    assert tool_line(tool, references=True) == "- sheets.write(tables?: list[result of an earlier step])"
+    assert tool_line(tool) == "- sheets.write(tables?: list[object])"
+
+
 def test_every_status_that_a_model_may_write_has_a_meaning():
     assert "see the role" not in status_lines(LINUX_STATES.words_for_models)
 

@@ -56,6 +56,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._items: list[MemoryItem] = []
+        self._first = 0  # where the window begins
 
     def add_memory_item(self, item: MemoryItem) -> None:
         """Remember one more step."""
@@ -66,19 +67,23 @@ class Memory:
         return self._items[-1] if self._items else None
 
     def window(self, budget_tokens: int) -> tuple[MemoryItem, ...]:
-        """Return the newest items that fit the budget together, oldest first; the newest always."""
-        chosen: list[MemoryItem] = []
-        left = budget_tokens
-        for item in reversed(self._items):
-            if chosen and item.tokens > left:
-                break
-            chosen.append(item)
-            left -= item.tokens
-        return tuple(reversed(chosen))
+        """Return the newest items that fit the budget together, oldest first; the newest always.
+
+        Whoever no longer fits is left out from now on, and with it as many as half the budget asks for: so the window
+        begins at the same item for many steps, and a provider can cache the prompt up to its end.
+        """
+        held = self._items[self._first :]
+        left = sum(item.tokens for item in held)
+        if left > budget_tokens:
+            while len(held) > 1 and left > budget_tokens // 2:
+                left -= held.pop(0).tokens
+            self._first = len(self._items) - len(held)
+        return tuple(held)
 
     def clear(self) -> None:
         """Forget everything."""
         self._items.clear()
+        self._first = 0
 
     def __len__(self) -> int:
         return len(self._items)

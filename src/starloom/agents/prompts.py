@@ -65,30 +65,38 @@ def status_lines(statuses: Sequence[str]) -> str:
     return "\n".join(f"- {status}: {_STATUS_MEANINGS.get(status, 'see the role')}" for status in statuses)
 
 
-def tool_line(tool: ToolProfile) -> str:
-    """Return a tool on one line: name, what it does, its arguments with types; required ones unmarked."""
+def tool_line(tool: ToolProfile, *, references: bool = False) -> str:
+    """Return a tool on one line: name, what it does, its arguments with types; required ones unmarked.
+
+    `references`: say which arguments are meant to be the result of an earlier step.
+    """
     required = set(tool.input_schema.get("required", ()))
     properties: Mapping[str, Any] = tool.input_schema.get("properties", {})
     arguments = ", ".join(
-        f"{name}{'' if name in required else '?'}: {schema_word(schema)}" for name, schema in properties.items()
+        f"{name}{'' if name in required else '?'}: {schema_word(schema, references=references)}"
+        for name, schema in properties.items()
     )
     risk = f" [{tool.risk}]" if tool.risk is not None else ""
     return f"- {tool.name}({arguments}){risk} {tool.description}".rstrip()
 
 
-def schema_word(schema: Any) -> str:  # noqa: ANN401 - any part of a JSON Schema
+def schema_word(schema: Any, *, references: bool = False) -> str:  # noqa: ANN401 - any part of a JSON Schema
     """Return a short word for a schema: its type, its choices, or the whole of it when it is neither."""
     if not isinstance(schema, dict):
         return "any"
+    if references and schema.get("x-reference"):
+        return "result of an earlier step"
     if "enum" in schema:
         return "|".join(json.dumps(choice, ensure_ascii=False) for choice in schema["enum"])
     if "anyOf" in schema:
-        return "|".join(schema_word(choice) for choice in schema["anyOf"])
+        return "|".join(schema_word(choice, references=references) for choice in schema["anyOf"])
     kind = schema.get("type")
     if kind == "array":
-        return f"list[{schema_word(schema.get('items', {}))}]"
+        return f"list[{schema_word(schema.get('items', {}), references=references)}]"
     if kind == "object" and schema.get("properties"):
-        inner = ", ".join(f"{name}: {schema_word(part)}" for name, part in schema["properties"].items())
+        inner = ", ".join(
+            f"{name}: {schema_word(part, references=references)}" for name, part in schema["properties"].items()
+        )
         return f"{{{inner}}}"
     return str(kind) if isinstance(kind, str) else "any"
 

@@ -177,7 +177,7 @@ def devices_text(devices: Sequence[DeviceProfile]) -> str:
         goals = "takes goals" if device.has_agent else "tools only"
         heads.append(f"- {device.device_id} ({device.device_type}, {goals}) {device.description}".rstrip())
         for tool in sorted(device.tools, key=lambda item: item.name):
-            groups.setdefault(tool_line(tool), []).append(device.device_id)
+            groups.setdefault(tool_line(tool, references=True), []).append(device.device_id)
     everywhere = len(devices)
     tools = [line if len(ids) == everywhere else f"{line} [only on {', '.join(ids)}]" for line, ids in groups.items()]
     return "\n".join([*heads, "Tools:", *tools])
