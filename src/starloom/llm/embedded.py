@@ -1,37 +1,45 @@
-"""The embedded model: GGUF weights in this process through llama.cpp, its output held to a grammar.
+"""The embedded model: GGUF weights on this machine through llama.cpp, its output held to a grammar.
 
-Called by `agents.compact_planner` through the `GrammarModel` port; made by `session`. It plans with typed tools; it is
-no model for screens or pictures. One thread owns the native library, so nothing here blocks the event loop.
+Called by `agents.compact_planner` through the `GrammarModel` port; made by `llm.opening`. It plans with typed tools; it
+is no model for screens or pictures. The weights live in a child process (`embedded_worker`), so nothing here blocks.
 
-    idle ──load──▶ loaded ──generate / warm──▶ busy ──▶ loaded ──close──▶ closed
+    idle ──load──▶ loaded ──generate──▶ busy ──▶ loaded ──close──▶ idle          child dies ──▶ idle, ModelError
 """
 
 import asyncio
+import contextlib
+import hashlib
+import importlib.metadata
+import itertools
+import json
 import os
-import secrets
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import sys
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from starloom.errors import ModelError
 from starloom.llm.port import Generated, Message, Usage
-
-R = TypeVar("R")
+from starloom.llm.weights import default_directory
 
 GGUF_MAGIC = b"GGUF"
+_LINE_LIMIT = 1 << 24
+_STOP_GRACE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedSettings:
-    """How the weights are run. `threads` None: the physical cores; more than those only slows it down."""
+    """How the weights are run. `threads` None: the physical cores; more than those only slows it down.
+
+    `prefixes`: a folder that keeps the state of the stable first turns between processes; None keeps nothing.
+    """
 
     context_tokens: int = 4096
     threads: int | None = None
-    batch_tokens: int = 256  # a cancel is noticed between batches of the prompt
+    batch_tokens: int = 128  # a cancel is noticed between batches of the prompt
     timeout_s: float = 300.0
+    prefixes: Path | None = None
 
 
 class EmbeddedModel:
@@ -39,9 +47,10 @@ class EmbeddedModel:
 
     def __init__(self, weights: Path, settings: EmbeddedSettings | None = None) -> None:
         self._weights = weights
-        self._settings = settings or EmbeddedSettings()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-model")
-        self._server: Any = None  # xllamacpp.Server, which has no types
+        self._settings = settings or EmbeddedSettings(prefixes=default_directory() / "prefixes")
+        self._child: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()  # guards the child: one request at a time
+        self._numbers = itertools.count(1)
 
     @property
     def name(self) -> str:
@@ -51,7 +60,7 @@ class EmbeddedModel:
     @property
     def is_loaded(self) -> bool:
         """Whether the weights are in memory."""
-        return self._server is not None
+        return self._child is not None and self._child.returncode is None
 
     async def load(self) -> None:
         """Bring the weights into memory; at once when they are there.
@@ -59,12 +68,8 @@ class EmbeddedModel:
         Raises:
             ModelError: the runtime is not installed, or the file is missing, broken or too big for the memory.
         """
-        await self._in_thread(self._load)
-
-    async def warm(self, messages: list[Message]) -> Usage:
-        """Compute the stable first turns ahead, so that the first request need not wait for them."""
-        generated = await self._run(messages, 'root ::= "."', max_tokens=4)
-        return generated.usage
+        async with self._turn:
+            await self._loaded()
 
     async def generate(self, messages: list[Message], grammar: str, *, max_tokens: int = 512) -> Generated:
         """Return text that the grammar accepts, always the most probable one (temperature 0).
@@ -74,17 +79,8 @@ class EmbeddedModel:
         Raises:
             ModelError: the weights cannot be loaded, it took too long, or the reply was cut off at `max_tokens`.
         """
-        return await self._run(messages, grammar, max_tokens=max_tokens)
-
-    async def close(self) -> None:
-        """Free the memory and end the thread."""
-        await self._in_thread(self._unload)
-        self._thread.shutdown(wait=False)
-
-    async def _run(self, messages: list[Message], grammar: str, *, max_tokens: int) -> Generated:
         if any(message.images for message in messages):
             raise ModelError(f"The embedded model {self.name!r} cannot see pictures. Choose a vision model.")
-        stop = threading.Event()
         request = {
             "messages": [{"role": message.role, "content": message.text} for message in messages],
             "grammar": grammar,
@@ -93,79 +89,148 @@ class EmbeddedModel:
             "cache_prompt": True,
             "stream": True,
             "stream_options": {"include_usage": True},
-            "return_progress": True,
+        }
+        async with self._turn:
+            try:
+                async with asyncio.timeout(self._settings.timeout_s):
+                    child = await self._loaded()
+                    return await self._complete(child, request, self._prefix_key(messages), max_tokens)
+            except TimeoutError as error:
+                raise ModelError(
+                    f"The embedded model {self.name!r} gave no reply within {self._settings.timeout_s:.0f} s."
+                ) from error
+
+    async def close(self) -> None:
+        """Free the memory; a later use loads again."""
+        child, self._child = self._child, None
+        if child is not None:
+            await _end(child)
+
+    async def _complete(
+        self, child: asyncio.subprocess.Process, request: dict[str, Any], prefix: str | None, max_tokens: int
+    ) -> Generated:
+        number = next(self._numbers)
+        await self._send(child, {"id": number, "complete": request, "prefix": prefix})
+        chunks: list[dict[str, Any]] = []
+        answers = self._answers(child, number)
+        try:
+            async for answer in answers:
+                chunks.append(answer["chunk"])
+        except asyncio.CancelledError:
+            await self._stop(child, number)
+            raise
+        finally:
+            await answers.aclose()
+        return assemble(chunks, self.name, max_tokens)
+
+    async def _stop(self, child: asyncio.subprocess.Process, number: int) -> None:
+        """Have the child end a request; end the child when it does not listen."""
+        try:
+            async with asyncio.timeout(_STOP_GRACE_S):
+                await self._send(child, {"stop": number})
+                async for _ in self._answers(child, number):
+                    pass
+        except (TimeoutError, ModelError):
+            await self.close()
+
+    async def _answers(self, child: asyncio.subprocess.Process, number: int) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the answers to a request until it is done."""
+        while True:
+            answer = await self._receive(child)
+            if answer.get("id") != number:
+                continue
+            if "error" in answer:
+                raise ModelError(f"The embedded model {self.name!r} refused the request: {answer['error']}")
+            if answer.get("done"):
+                return
+            yield answer
+
+    async def _loaded(self) -> asyncio.subprocess.Process:
+        if self._child is not None and self._child.returncode is None:
+            return self._child
+        await asyncio.to_thread(check_file, self._weights)
+        settings = self._settings
+        environment = {
+            **os.environ,
+            "OMP_WAIT_POLICY": "passive",
+        }  # spinning threads starve each other: 0.4 not 5 tok/s
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "starloom.llm.embedded_worker"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=environment,
+            limit=_LINE_LIMIT,
+        )
+        self._child = child
+        options = {
+            "path": str(self._weights),
+            "context_tokens": settings.context_tokens,
+            "batch_tokens": settings.batch_tokens,
+            "threads": settings.threads or physical_cores(),
+            "prefixes": str(settings.prefixes) if settings.prefixes else None,
         }
         try:
-            async with asyncio.timeout(self._settings.timeout_s):
-                chunks = await self._in_thread(lambda: self._complete(request, stop), stop)
-        except TimeoutError as error:
-            raise ModelError(
-                f"The embedded model {self.name!r} gave no reply within {self._settings.timeout_s:.0f} s."
-            ) from error
-        return _assemble(chunks, self.name, max_tokens)
-
-    async def _in_thread(self, work: Callable[[], R], stop: threading.Event | None = None) -> R:
-        """Run in the owner thread; when cancelled, ask it to stop and wait until it has."""
-        future = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            if stop is not None:
-                stop.set()
-            await asyncio.wait([future])
-            future.exception()
+            await self._send(child, {"load": options})
+            answer = await self._receive(child)
+        except BaseException:  # cancelled or broken: half-loaded weights are of no use
+            await self.close()
             raise
+        if "error" in answer:
+            await self.close()
+            raise ModelError(_load_error(str(answer["error"]), self._weights))
+        return child
 
-    def _load(self) -> None:
-        if self._server is not None:
-            return
-        _check_file(self._weights)
-        # Spinning threads starve each other on a busy machine: 0.4 instead of 5 tokens a second. Read at library load.
-        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    async def _send(self, child: asyncio.subprocess.Process, message: dict[str, Any]) -> None:
+        assert child.stdin is not None  # noqa: S101 - a pipe was asked for
         try:
-            import xllamacpp
-        except ImportError as error:
-            raise ModelError(
-                "The embedded model needs the package xllamacpp. Install it with: pip install 'starloom[local-model]'"
-            ) from error
-        threads = self._settings.threads or physical_cores()
-        params = xllamacpp.CommonParams()
-        params.model.path = str(self._weights)
-        params.n_ctx = self._settings.context_tokens
-        params.n_batch = params.n_ubatch = self._settings.batch_tokens
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-        params.n_parallel = 1
-        params.n_gpu_layers = 0
-        params.cache_ram_mib = 0  # one slot keeps its prefix; a second copy would only cost memory
-        params.warmup = False
-        params.verbosity = -1
-        params.api_keys = [secrets.token_hex(16)]  # the library also opens a loopback port; nobody else may use it
-        try:
-            self._server = xllamacpp.Server(params)
-        except (RuntimeError, ValueError, MemoryError) as error:
-            raise ModelError(
-                f"The weights {str(self._weights)!r} cannot be loaded: {error}. "
-                "Check the free memory, or install them again with: starloom model install"
-            ) from error
+            child.stdin.write(json.dumps(message).encode() + b"\n")
+            await child.stdin.drain()
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise self._died(child) from error
 
-    def _complete(self, request: dict[str, Any], stop: threading.Event) -> list[dict[str, Any]]:
-        if stop.is_set():
-            return []
-        self._load()
-        chunks: list[dict[str, Any]] = []
+    async def _receive(self, child: asyncio.subprocess.Process) -> dict[str, Any]:
+        assert child.stdout is not None  # noqa: S101 - a pipe was asked for
+        line = await child.stdout.readline()
+        if not line:
+            await child.wait()
+            raise self._died(child)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
-        def take(chunk: dict[str, Any]) -> bool:
-            chunks.append(chunk)
-            return stop.is_set()  # True ends the computation
+    def _died(self, child: asyncio.subprocess.Process) -> ModelError:
+        if self._child is child:
+            self._child = None
+        code = child.returncode or 0
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return ModelError(
+            f"The embedded model's process ended by {how}, which often means too little memory. "
+            "Close other programs and try again, or choose a model behind an address."
+        )
 
-        try:
-            self._server.handle_chat_completions(request, take)
-        except (RuntimeError, ValueError) as error:
-            raise ModelError(f"The embedded model {self.name!r} refused the request: {error}") from error
-        return chunks
+    def _prefix_key(self, messages: Sequence[Message]) -> str | None:
+        """Name the state of all turns but the last one; None when nothing is kept."""
+        stable = messages[: next((i for i, message in enumerate(messages) if i and message.role == "system"), -1)]
+        if self._settings.prefixes is None or not stable:
+            return None
+        size = self._weights.stat().st_size
+        text = repr(
+            [
+                self.name,
+                size,
+                _runtime_version(),
+                self._settings.context_tokens,
+                [(turn.role, turn.text) for turn in stable],
+            ]
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def _unload(self) -> None:
-        self._server = None
+
+def _runtime_version() -> str:
+    try:
+        return importlib.metadata.version("xllamacpp")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def physical_cores() -> int:
@@ -183,7 +248,8 @@ def physical_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _check_file(weights: Path) -> None:
+def check_file(weights: Path) -> None:
+    """Raise a `ModelError` that says what to do when the file is missing or no GGUF file."""
     try:
         with weights.open("rb") as file:
             magic = file.read(len(GGUF_MAGIC))
@@ -195,8 +261,29 @@ def _check_file(weights: Path) -> None:
         raise ModelError(f"{str(weights)!r} is not a GGUF file. Name one, or run: starloom model install")
 
 
-def _assemble(chunks: list[dict[str, Any]], name: str, max_tokens: int) -> Generated:
-    """Join a stream's chunks; the numbers come with the last ones."""
+async def _end(child: asyncio.subprocess.Process) -> None:
+    """End the child and wait for it; it holds nothing that must be put away."""
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+    await child.communicate()
+
+
+def _load_error(error: str, weights: Path) -> str:
+    if error.startswith(("ImportError", "ModuleNotFoundError")):
+        return "The embedded model needs the package xllamacpp. Install it with: pip install 'starloom[local-model]'"
+    return (
+        f"The weights {str(weights)!r} cannot be loaded: {error}. "
+        "Check the free memory, or install them again with: starloom model install"
+    )
+
+
+def assemble(chunks: Sequence[dict[str, Any]], name: str, max_tokens: int) -> Generated:
+    """Join a stream's chunks; the numbers come with the last ones.
+
+    Raises:
+        ModelError: the stream holds an error, was cut off, or has no end.
+    """
     text: list[str] = []
     finish_reason = None
     usage = Usage(cost=0.0)  # known: our own electricity

@@ -38,9 +38,9 @@ def open_embedded(profile: ModelProfile, folder: Path | None = None) -> Embedded
     Raises:
         ModelError: there are no weights; the message says how to get them.
     """
-    settings = EmbeddedSettings()
+    settings = None
     if profile.context_tokens:
-        settings = EmbeddedSettings(context_tokens=profile.context_tokens)
+        settings = EmbeddedSettings(context_tokens=profile.context_tokens, prefixes=default_directory() / "prefixes")
     if profile.model:
         return EmbeddedModel(Path(profile.model).expanduser(), settings)
     weights = installed_weights(folder)
