@@ -138,8 +138,10 @@ async def test_an_assignment_that_lacks_something_is_asked_again(make_scene, ass
 async def test_the_host_asks_the_user(make_scene, assignment, kit):
     person = kit.Answers("the second")
     scene = make_scene([host_reply("PENDING", questions=["Which one?"]), host_reply("FINISH")], interactor=person)
-    await drive(HostAgent(scene.parts, assignment))
+    host = HostAgent(scene.parts, assignment)
+    await drive(host)
     assert "The user answered: the second" in scene.model.seen()
+    assert host.request.facts.trusted_text == "tidy the notes\nthe second"
 
 
 async def test_nobody_to_ask_ends_the_second_time(make_scene, assignment):

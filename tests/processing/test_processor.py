@@ -93,6 +93,7 @@ async def test_a_failure_that_is_fatal_ends_the_step_but_not_its_cleanup():
     assert log == ["Think", "Clean"]
     assert context.error.phase is ProcessingPhase.LLM_INTERACTION
     assert [result.success for result in context.results] == [False, True]
+    assert context.error.reason == "ValueError: no"
 
 
 async def test_a_tolerated_failure_is_recorded_and_the_step_goes_on():
@@ -222,6 +223,7 @@ async def test_middleware_that_refuses_stops_the_step_before_it_begins():
     context = await processor(steps, middleware=[Watching("one", [], breaks_in={"before"})]).process(Context())
     assert log == []
     assert "broken middleware" in str(context.error)
+    assert context.error.strategy == "Watching"
 
 
 async def test_phases_are_timed():

@@ -151,7 +151,7 @@ class DeviceAgent(BasicAgent):
     def _follow(self, step: ProcessingContext) -> None:
         """Draw the conclusion from a step."""
         if step.error is not None:
-            self.end(AgentStatus.ERROR, StopReason.ERROR, error=str(step.error.__cause__ or step.error))
+            self.end(AgentStatus.ERROR, StopReason.ERROR, error=step.error.reason)
             return
         reply = step.require("reply", DeviceAgentResponse)
         guarded = step.require("guarded", Guarded)

@@ -145,6 +145,9 @@ class HostAgent(BasicAgent):
             if answer is not None:
                 self._parts.blackboard.add_questions(question, answer)
                 self._notes.append(f"You asked: {question}\nThe user answered: {answer}")
+                facts = self.request.facts
+                trusted = f"{facts.trusted_text}\n{answer}"
+                self.request = replace(self.request, facts=replace(facts, trusted_text=trusted))
                 continue
             self._unanswered += 1
             if self._unanswered >= self._parts.limits.unanswered_questions:
@@ -154,7 +157,7 @@ class HostAgent(BasicAgent):
 
     def _follow(self, step: ProcessingContext) -> None:
         if step.error is not None:
-            self.end(AgentStatus.ERROR, StopReason.ERROR, error=str(step.error.__cause__ or step.error))
+            self.end(AgentStatus.ERROR, StopReason.ERROR, error=step.error.reason)
             return
         reply = step.require("reply", HostAgentResponse)
         self._reply = reply

@@ -34,6 +34,14 @@ class ProcessingException(StarloomError):
         self.phase = phase
         self.strategy = strategy
 
+    @property
+    def reason(self) -> str:
+        """What went wrong in words for a person: the cause's own sentence when it is one of ours."""
+        cause = self.__cause__
+        if cause is None:
+            return self.message
+        return cause.message if isinstance(cause, StarloomError) else f"{type(cause).__name__}: {cause}"
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessingResult:
