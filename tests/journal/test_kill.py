@@ -48,7 +48,7 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_killed_writer_loses_nothing_it_acknowledged(tmp_path):
     path = tmp_path / "journal.db"
     chance = random.Random(20261130)
-    kills = 200 if os.environ.get("STARLOOM_CHAOS") == "long" else 8
+    kills = 200 if os.environ.get("STARLOOM_CHAOS") == "long" else 5
     acknowledged: dict[tuple[str, int], str] = {}
     for life in range(kills):
         _live_and_die(path, life, chance, acknowledged)

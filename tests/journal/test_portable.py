@@ -37,10 +37,15 @@ async def other(tmp_path, clock):
 
 async def fill(journal, clock, artefact=None):
     await journal.append(RUN, [RunStarted("sum 考虑")], keys=["start"])
-    for number in range(2_500):
+    for start in range(0, 2_500, 100):
         clock.advance(0.25)
-        result = {"n": number, "x": 0.1 + number, "file": artefact.to_json() if artefact and number == 7 else None}
-        await journal.append(RUN, [TaskCompleted(f"t{number}", 1, result)], keys=[f"end:{number}"])
+        numbers = range(start, start + 100)
+        files = [artefact.to_json() if artefact and number == 7 else None for number in numbers]
+        events = [
+            TaskCompleted(f"t{number}", 1, {"n": number, "x": 0.1 + number, "file": file})
+            for number, file in zip(numbers, files, strict=True)
+        ]
+        await journal.append(RUN, events, keys=[f"end:{number}" for number in numbers])
     await journal.append(RUN, [RunEnded("finished", result="surrogate \udcff")])
 
 

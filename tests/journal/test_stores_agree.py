@@ -16,7 +16,7 @@ from starloom.journal.memory import MemoryJournal
 from starloom.journal.sqlite import SqliteJournal
 from starloom.journal.store import Fenced, Journal
 
-EXAMPLES = 2_000 if os.environ.get("STARLOOM_PROPERTIES") == "long" else 40
+EXAMPLES = 2_000 if os.environ.get("STARLOOM_PROPERTIES") == "long" else 20
 RUNS = tuple(RunId(name) for name in ("a", "b"))
 
 RUN_IDS = st.sampled_from(RUNS)
