@@ -1,4 +1,6 @@
+import dataclasses
 import json
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -112,6 +114,11 @@ def test_owner_limit():
     assert owner_limit(action(Risk.WRITE, "a"), Risk.WRITE).decision is ALLOW
     assert owner_limit(action(Risk.EXTERNAL, "a"), Risk.WRITE).decision is DENY
     assert owner_limit(action(None, "a"), Risk.IRREVERSIBLE).decision is DENY
+
+
+def test_risk_that_no_rule_knows_is_denied():
+    strange = dataclasses.replace(action(Risk.WRITE, "totals.xlsx"), risk=cast("Risk", "telepathic"))
+    assert judge(strange, Facts(trusted_text=REQUEST)).rule == "default"
 
 
 def test_risks_are_ordered():
