@@ -113,6 +113,7 @@ async def test_an_end_without_a_reason_is_an_error_and_never_silent():
         ("DONE", "has no state 'DONE'"),
         (DeviceError("north is offline"), "north is offline"),
         (RuntimeError("bug"), "RuntimeError: bug"),
+        (TimeoutError("the person is away"), "took too long: the person is away"),
     ],
 )
 async def test_whatever_breaks_ends_as_an_error_with_its_reason(stop, error):

@@ -97,11 +97,15 @@ class Round:
         started = self._clock.monotonic()
         self._open()
         stopped: tuple[StopReason, str] | None
+        deadline = asyncio.timeout(self._limits.time_s)
         try:
-            async with asyncio.timeout(self._limits.time_s):
+            async with deadline:
                 stopped = await self._loop(started)
-        except TimeoutError:
-            stopped = (StopReason.TIME_LIMIT, f"The limit of {self._limits.time_s} seconds was reached.")
+        except TimeoutError as error:
+            if deadline.expired():
+                stopped = (StopReason.TIME_LIMIT, f"The limit of {self._limits.time_s} seconds was reached.")
+            else:  # someone else's wait, such as a person's answer
+                stopped = (StopReason.ERROR, f"Something took too long: {str(error) or 'no answer came'}.")
         except StarloomError as error:
             stopped = (StopReason.ERROR, error.message)
         except Exception as error:  # noqa: BLE001 - border: a task; whatever breaks ends with a reason
