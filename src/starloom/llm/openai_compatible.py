@@ -39,6 +39,14 @@ class Answer:
     usage: Usage
 
 
+@dataclass(frozen=True, slots=True)
+class ListedModel:
+    """A model that an endpoint lists; its context size where it says so."""
+
+    name: str
+    context_tokens: int | None = None
+
+
 class Connection:
     """Speaks to one profile's endpoint. Opened at the first request; whoever made it closes it."""
 
@@ -76,6 +84,30 @@ class Connection:
         except (AgentRunError, UserError, IndexError) as error:  # IndexError: `choices` is empty
             raise self._translated(error) from error
         return self._answer(response)
+
+    async def listed(self) -> list[ListedModel]:
+        """Return the models that the endpoint lists.
+
+        Raises:
+            ModelFault: it lists none, or cannot be asked.
+        """
+        if self._model is None:
+            self._model = await asyncio.to_thread(self._open)
+        from openai import APIError, APIStatusError
+
+        try:
+            async with asyncio.timeout(self.profile.timeout_s):
+                page = await self._model.client.models.list()
+                return [ListedModel(item.id, _context_of(item.model_extra or {})) for item in page.data or ()]
+        except TimeoutError as error:
+            raise self._fault(FaultKind.TIMED_OUT, f"nothing within {self.profile.timeout_s:g} s") from error
+        except APIStatusError as error:
+            kind = kind_of_status(error.status_code, error.message)
+            raise self._fault(kind, _message_in(error.body), status=error.status_code) from error
+        except APIError as error:
+            raise self._fault(FaultKind.UNREACHABLE, "") from error
+        except (AttributeError, TypeError, ValueError) as error:  # the library reads a page that is no list of models
+            raise self._fault(FaultKind.NOT_JSON, "a web page or text") from error
 
     async def close(self) -> None:
         """End the connections to the endpoint."""
@@ -226,6 +258,15 @@ def _parameters(schema: type[BaseModel], mode: OutputMode) -> "ModelRequestParam
     return ModelRequestParameters(
         output_mode="prompted" if mode is OutputMode.PROMPTED else "native", output_object=wanted
     )
+
+
+def _context_of(details: dict[str, Any]) -> int | None:
+    """Return the context size under any of the names that servers give it."""
+    for name in ("context_length", "max_model_len", "context_window", "max_context_length"):
+        if isinstance(details.get(name), int):
+            return int(details[name])
+    meta = details.get("meta")
+    return _context_of({"context_length": meta.get("n_ctx_train")}) if isinstance(meta, dict) else None
 
 
 def _message_in(body: object) -> str:
