@@ -12,7 +12,7 @@ class DeviceSettings(BaseModel):
         give_up_after: end the process after so many failures in a row; None: try for ever.
         heartbeat_s: how often to say that we are here, unless the server asks otherwise.
         registration_timeout_s: how long the server's answer to REGISTER may take.
-        max_in_flight: how many commands may run at once, where agreed.
+        max_in_flight: how many commands may run at once, where agreed; a screen takes one.
         max_waiting: how many commands may wait for their turn; more are answered as failed at once.
         extended: announce our extension; off, the device speaks upstream's protocol only.
     """
@@ -24,6 +24,6 @@ class DeviceSettings(BaseModel):
     give_up_after: int | None = Field(default=None, ge=1)
     heartbeat_s: float = Field(default=30.0, gt=0)
     registration_timeout_s: float = Field(default=30.0, gt=0)
-    max_in_flight: int = Field(default=4, ge=1, le=1024)
+    max_in_flight: int = Field(default=1, ge=1, le=1024)
     max_waiting: int = Field(default=64, ge=1)
     extended: bool = True

@@ -1,0 +1,90 @@
+"""The wire's JSON: upstream's fields, order and bytes; deaf to what is unknown, strict about closed sets."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from starloom.aip.messages import (
+    ClientMessage,
+    ClientMessageType,
+    ClientType,
+    MalformedMessage,
+    ServerMessage,
+    TaskStatus,
+)
+
+ROWS = [
+    json.loads(line) for line in (Path(__file__).parent / "recorded" / "frames.jsonl").read_text("utf-8").splitlines()
+]
+# Frames of upstream's own programs; its raw test peers wrote JSON with spaces or left fields out.
+UPSTREAMS_OWN = [
+    (row["seq"], ServerMessage if row["dir"] == "s2c" else ClientMessage, row["text"])
+    for row in ROWS
+    if row["op"] == "text" and (row["dir"] == "s2c" or not row["flow"].startswith("raw"))
+]
+
+
+def test_every_recorded_frame_of_upstream_is_written_back_byte_for_byte():
+    assert len(UPSTREAMS_OWN) > 150
+    for seq, model, text in UPSTREAMS_OWN:
+        assert model.from_json(text).to_json() == text, seq
+
+
+def test_only_type_and_status_are_required_and_everything_is_written():
+    message = ClientMessage.from_json('{"type":"heartbeat","status":"ok"}')
+    assert message.client_type is ClientType.DEVICE
+    assert list(json.loads(message.to_json())) == [
+        "type", "status", "client_type", "session_id", "task_name", "client_id", "target_id", "request",
+        "action_results", "timestamp", "request_id", "prev_response_id", "error", "metadata",
+    ]  # fmt: skip
+
+
+def test_unknown_fields_are_ignored():
+    text = '{"type":"heartbeat","status":"ok","x_version":"9","extra":{"a":1}}'
+    assert "extra" not in ClientMessage.from_json(text).to_json()
+
+
+def test_extension_is_written_last_and_only_when_set():
+    plain = ServerMessage(type="heartbeat", status="ok")
+    assert "x_starloom" not in plain.to_json()
+    noted = plain.model_copy(update={"x_starloom": {"seq": 1}})
+    assert noted.to_json().endswith(',"x_starloom":{"seq":1}}')
+
+
+@pytest.mark.parametrize("value", [0, "", [], False, 0.0, {}])
+def test_falsy_results_stay_what_they_are(value):
+    frame = {
+        "type": "command_results",
+        "status": "continue",
+        "action_results": [{"status": "success", "result": value}],
+    }
+    message = ClientMessage.from_json(json.dumps(frame))
+    assert json.loads(message.to_json())["action_results"][0]["result"] == value
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("{oops", "json_invalid"),
+        ("[]", "model_type"),
+        ('{"type":"cancel","status":"ok"}', "enum at type"),
+        ('{"type":"heartbeat"}', "missing at status"),
+        ('{"type":"heartbeat","status":"ok","client_type":null}', "enum at client_type"),
+        ('{"type":"heartbeat","status":"ok","client_id":5}', "string_type at client_id"),
+        ("", "json_invalid"),
+        ("[" * 100_000, "json_invalid"),
+        (b"\xff\xfe", "json_invalid"),
+    ],
+)
+def test_what_is_no_message_is_refused_with_a_short_code(text, code):
+    with pytest.raises(MalformedMessage) as refused:
+        ClientMessage.from_json(text)
+    assert refused.value.code == code
+    assert code in str(refused.value)
+
+
+def test_messages_cannot_be_changed():
+    message = ClientMessage(type=ClientMessageType.HEARTBEAT, status=TaskStatus.OK)
+    with pytest.raises(ValueError, match="frozen"):
+        message.client_id = "x"
