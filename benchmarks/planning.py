@@ -19,6 +19,7 @@ from starloom.agents.compact_grammar import CompactTool, compact_tools
 from starloom.agents.compact_planner import CompactPlanner, planned_steps
 from starloom.agents.compact_reading import read_plan, with_edges
 from starloom.agents.plans import DeviceProfile, PlanDraft, PlannedStep, ToolProfile
+from starloom.errors import ModelError
 from starloom.llm.embedded import EmbeddedModel
 from starloom.llm.opening import open_embedded
 from starloom.llm.settings import parse_model
@@ -107,20 +108,25 @@ def shape(steps: tuple[PlannedStep, ...]) -> tuple[str, ...]:
     return tuple(sorted(written.values()))
 
 
-async def judge(model: EmbeddedModel, cases: list[Case]) -> list[Judged]:
-    """Plan every case in turn."""
+async def judge(model: EmbeddedModel, cases: list[Case], *, verbose: bool) -> list[Judged]:
+    """Plan every case in turn; print the wrong plans, or all."""
     planner = CompactPlanner(model)
     judged = []
     for case in cases:
         start = time.monotonic()
-        draft = await planner.plan(case.ask, case.devices)
+        try:
+            draft = await planner.plan(case.ask, case.devices)
+        except ModelError as error:
+            draft = PlanDraft((), model.name, warnings=(error.message,))
         judged.append(Judged(case, draft, is_right(case, draft), time.monotonic() - start))
+        _show(judged[-1], verbose=verbose)
     return judged
 
 
 def _show(item: Judged, *, verbose: bool) -> None:
     if item.is_right and not verbose:
         return
+    print(flush=True, end="")
     print(f"  {'right' if item.is_right else 'WRONG'} {item.seconds:5.1f} s  {item.case.ask}")
     if not item.is_right:
         for step in item.draft.steps:
@@ -141,7 +147,7 @@ async def main() -> None:
         for name, cases in load_cases(file).items():
             if options.only not in name:
                 continue
-            judged = await judge(model, cases)
+            judged = await judge(model, cases, verbose=options.verbose)
             good = sum(item.is_right for item in judged)
             flagged = sum(bool(item.draft.warnings) for item in judged if not item.is_right)
             asked_twice = sum(item.draft.usage.requests > 1 for item in judged)
@@ -150,8 +156,6 @@ async def main() -> None:
                 f"{file}: {name}: {good}/{len(judged)} right, {flagged} of the wrong ones flagged, "
                 f"{asked_twice} asked twice; first {judged[0].seconds:.1f} s, then {mean:.1f} s on average"
             )
-            for item in judged:
-                _show(item, verbose=options.verbose)
             right, total = right + good, total + len(judged)
         print(f"{file}: {right}/{total}")
     await model.close()

@@ -288,3 +288,43 @@ def test_examples_are_only_those_that_the_tools_can_play() -> None:
 def test_prefix_does_not_depend_on_the_request() -> None:
     assert prefix(COMPACT, BOTH) == prefix(compact_tools(BOTH), BOTH)
     assert "sheets.write(tables, path): Does sheets.write" in system_prompt(COMPACT, BOTH)
+
+
+FILES_TOOL = ToolProfile(
+    "files.read", "Read a text file.", {"properties": {"path": TEXT}, "required": ["path"]}, Risk.READ
+)
+SHEETS_TOOL = ToolProfile(
+    "sheets.read", "Read a sheet.", {"properties": {"path": TEXT}, "required": ["path"]}, Risk.READ
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "is_wrong"),
+    [
+        ('files.read("a.txt")', False),
+        ('files.read("a.pdf")', True),
+        ('files.read("folder.d/a")', False),
+        ('sheets.read("a.xlsx")', False),
+        ('sheets.read("a.txt")', True),
+    ],
+)
+def test_file_of_another_kind_is_noticed(call: str, is_wrong: bool) -> None:
+    tools = compact_tools([DeviceProfile("hub", "linux", (FILES_TOOL, SHEETS_TOOL))])
+    wrong = complaints(read_plan(f"s1=hub.{call}", tools), "read a.txt, a.pdf, a.xlsx and folder.d/a", ["hub"])
+    assert bool(wrong) is is_wrong
+
+
+def test_exchanged_name_and_text_are_noticed() -> None:
+    write = profile("files.write", Risk.WRITE, ("path",), path=TEXT, text=TEXT)
+    tools = compact_tools([DeviceProfile("hub", "linux", (write,))])
+    request = "write done into status.txt"
+    assert complaints(read_plan('s1=hub.files.write("done","status.txt")', tools), request, ["hub"])
+    assert not complaints(read_plan('s1=hub.files.write("status.txt","done")', tools), request, ["hub"])
+
+
+async def test_warming_reads_the_same_turns_as_planning() -> None:
+    model = FakeModel([".", UNSUPPORTED])
+    planner = CompactPlanner(model)
+    await planner.warm(BOTH)
+    await planner.plan("anything", BOTH)
+    assert model.asked[0][:-1] == model.asked[1][:-1]

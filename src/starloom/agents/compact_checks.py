@@ -7,7 +7,7 @@ person when it stays. Source: reference llm.md 2.3.
 import re
 from collections.abc import Sequence
 
-from starloom.agents.compact_reading import CompactStep, normal, references
+from starloom.agents.compact_reading import CompactStep, normal, references, texts
 
 _PATTERN_MARKS = re.compile(r"[*?\[\]{}]")
 _MACHINE = r"(devices?|machines?|computers?|servers?|hosts?|laptops?|pcs?|sites?|geräte?n?|rechnern?|computern?)"
@@ -17,6 +17,13 @@ _SEVERAL = re.compile(
     r"|(两|每|各|另一|所有|全部)(台|个)?(设备|机器|电脑|服务器)",
     re.IGNORECASE,
 )
+_FILE_NAME = re.compile(r"[\w./ -]*[\w-]\.[A-Za-z]\w{0,4}")
+_ENDINGS = {
+    "pdf": {"pdf"},
+    "sheet": {"xlsx", "xls", "xlsm", "ods", "csv", "tsv"},
+    "image": {"png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff", "svg"},
+}
+_NOT_TEXT = {"pdf", "xlsx", "xls", "docx", "doc", "pptx", "png", "jpg", "jpeg", "gif", "zip", "gz"}
 _WORD_EDGE = "\"'`“”‘’«»„()[]{}<>,;:!?。，、；：！？（）「」《》"
 
 
@@ -27,6 +34,8 @@ def complaints(steps: Sequence[CompactStep], request: str, device_ids: Sequence[
     for step in steps:
         found += _literals(step, request, made, device_ids)
         found += _reference_kinds(step, steps)
+        found += _exchanged(step)
+        found += _wrong_kind(step)
         inputs = {normal(place) for place in step.places(made=False)}
         for place in step.places(made=True):
             if normal(place) in inputs:
@@ -113,6 +122,40 @@ def _reference_kinds(step: CompactStep, steps: Sequence[CompactStep]) -> list[st
         for line in references(step)
         if steps[line - 1].tool.outputs and references(steps[line - 1])
     ]
+
+
+def _exchanged(step: CompactStep) -> list[str]:
+    """A name that is no file beside a text that is one: the two arguments are the wrong way round."""
+    written = [
+        text for item in step.tool.parameters if not item.is_place for text in texts(step.values.get(item.name, ""))
+    ]
+    made = step.places(made=True)
+    if (
+        any(_FILE_NAME.fullmatch(text) for text in written)
+        and made
+        and not any(_FILE_NAME.fullmatch(name) for name in made)
+    ):
+        return [f"Line {step.line} has its file name and its text the wrong way round."]
+    return []
+
+
+def _wrong_kind(step: CompactStep) -> list[str]:
+    """A PDF tool reads PDF files, a sheet tool sheets; a text tool no file that is known to be something else."""
+    toolset = step.tool.name.partition(".")[0].lower()
+    expected = next((endings for word, endings in _ENDINGS.items() if toolset.startswith(word)), None)
+    is_text_tool = step.tool.is_reading and "text file" in step.tool.summary.lower()
+    found = []
+    for place in step.places(made=False):
+        ending = _ending(place)
+        if ending and ((expected and ending not in expected) or (is_text_tool and ending in _NOT_TEXT)):
+            found.append(f"{step.tool.name} in line {step.line} cannot read a .{ending} file; use another tool for it.")
+    return found
+
+
+def _ending(place: str) -> str:
+    """Return the letters after the last dot of a file's name; empty for a folder, a pattern or an address."""
+    name = place.rpartition("/")[2]
+    return name.rpartition(".")[2].lower() if _FILE_NAME.fullmatch(name) and "://" not in place else ""
 
 
 def _repeats(steps: Sequence[CompactStep]) -> list[str]:

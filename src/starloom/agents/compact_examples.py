@@ -1,7 +1,7 @@
 """Examples that show a small model the compact contract: as chat turns, only those that the live tools can play.
 
-Called by `agents.compact_planner`. `{a}` and `{b}` become the names of connected devices. They are no part of any
-evaluation file.
+Called by `agents.compact_planner`. `{a}` and `{b}` become the names of connected devices. At most six are shown, the
+earlier ones first, for each costs a second of reading. They are no part of any evaluation file.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,8 @@ class Example:
     request: str
     plan: tuple[tuple[str, str, str], ...]
 
+
+MAX_SHOWN = 6
 
 EXAMPLES = (
     Example(
@@ -41,9 +43,31 @@ EXAMPLES = (
         ),
     ),
     Example(
-        "Copy plan.txt to backup/plan.txt on {b}, then run df -h there",
-        (("b", "files.copy", '("plan.txt","backup/plan.txt")'), ("b", "shell.run", '("df -h")')),
+        "Write the word hello into hi.txt here, copy plan.txt to backup/plan.txt on {b} and run df -h there",
+        (
+            ("a", "files.write", '("hi.txt","hello")'),
+            ("b", "files.copy", '("plan.txt","backup/plan.txt")'),
+            ("b", "shell.run", '("df -h")'),
+        ),
     ),
+    Example(
+        "Translate letter.pdf into Dutch, save it to brief.txt and zip both files into letters.zip",
+        (
+            ("a", "pdf.text", '("letter.pdf")'),
+            ("a", "documents.translate", '(s1,"Dutch")'),
+            ("a", "documents.save", '(s2,"brief.txt")'),
+            ("a", "files.zip", '(["letter.pdf","brief.txt"],"letters.zip")'),
+        ),
+    ),
+    Example(
+        "Sort people.xlsx by age and write the result to ages.xlsx",
+        (
+            ("a", "sheets.read", '("people.xlsx")'),
+            ("a", "tables.sort", '(s1,"age")'),
+            ("a", "sheets.write", '([s2],"ages.xlsx")'),
+        ),
+    ),
+    Example("Show the text of offer.pdf", (("a", "pdf.text", '("offer.pdf")'),)),
 )
 
 
@@ -53,7 +77,9 @@ def example_turns(tools: Sequence[CompactTool], device_ids: Sequence[str]) -> li
     names = {"a": device_ids[0], "b": device_ids[1 % len(device_ids)]}
     turns: list[Message] = []
     for example in EXAMPLES:
-        if all(_can_play(offered.get(tool), names[letter], written) for letter, tool, written in example.plan):
+        if len(turns) < 2 * MAX_SHOWN and all(
+            _can_play(offered.get(tool), names[letter], written) for letter, tool, written in example.plan
+        ):
             lines = [
                 f"s{number}={names[letter]}.{tool}{arguments}"
                 for number, (letter, tool, arguments) in enumerate(example.plan, start=1)

@@ -165,7 +165,7 @@ def grammar(tools: Sequence[CompactTool], places: Sequence[str] | None = None) -
     """
     rules = [
         f'root ::= "{UNSUPPORTED}" | line1',
-        r'text ::= "\"" char+ "\""',
+        r'text ::= "\"" char{1,200} "\""',
         r'char ::= [^"\\\x00-\x1f] | "\\" ["\\nt]',
         r"place ::= "
         + (" | ".join(_terminal(json.dumps(item, ensure_ascii=False)) for item in places or ()) or "text"),

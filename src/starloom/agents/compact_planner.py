@@ -33,7 +33,7 @@ class CompactPlanner:
         if not tools:
             return PlanDraft((), self._model.name, refusal=_nothing_offered(devices))
         device_ids = [device.device_id for device in devices]
-        turns = [*prefix(tools, devices), Message("user", request)]
+        turns = [*prefix(tools, devices), Message("user", " ".join(request.split()))]
         first = await self._attempt(turns, tools, request, device_ids)
         if first.is_refusal or not first.complaints:
             return self._draft(first, (first,))
@@ -45,6 +45,14 @@ class CompactPlanner:
         second = await self._attempt(again, tools, request, device_ids)
         better = first if second.is_refusal or len(second.complaints) > len(first.complaints) else second
         return self._draft(better, (first, second))
+
+    async def warm(self, devices: Sequence[DeviceProfile]) -> Usage:
+        """Have the model read the stable turns ahead, so that the first request need not wait for them.
+
+        Worth calling in the background whenever the connected devices' tools have changed.
+        """
+        turns = [*prefix(compact_tools(devices), devices), Message("user", ".")]
+        return (await self._model.generate(turns, 'root ::= "."', max_tokens=4)).usage
 
     async def _attempt(
         self, turns: list[Message], tools: Sequence[CompactTool], request: str, device_ids: Sequence[str]
@@ -81,7 +89,7 @@ _REFUSAL = (
 
 
 def prefix(tools: Sequence[CompactTool], devices: Sequence[DeviceProfile]) -> list[Message]:
-    """Return the turns that stay the same from request to request, for `EmbeddedModel.warm`."""
+    """Return the turns that stay the same from request to request."""
     return [Message("system", system_prompt(tools, devices)), *example_turns(tools, [d.device_id for d in devices])]
 
 
