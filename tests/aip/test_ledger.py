@@ -11,9 +11,9 @@ MESSAGE = ServerMessage(type="heartbeat", status="ok")
 
 def test_unacknowledged_frames_are_kept_in_order_until_they_are():
     ledger = Ledger()
-    assert [ledger.keep(MESSAGE) for _ in range(3)] == [1, 2, 3]
+    assert [ledger.keep(MESSAGE, {}) for _ in range(3)] == [1, 2, 3]
     ledger.acknowledge(2)
-    assert [number for number, _ in ledger.unacknowledged()] == [3]
+    assert [number for number, *_ in ledger.unacknowledged()] == [3]
     ledger.acknowledge(1)
     ledger.acknowledge(99)
     assert ledger.unacknowledged() == ()
@@ -29,14 +29,14 @@ def test_frames_are_processed_once_and_in_order():
 def test_session_that_gave_frames_up_cannot_be_resumed():
     ledger = Ledger(limit=2)
     for _ in range(3):
-        ledger.keep(MESSAGE)
+        ledger.keep(MESSAGE, {})
     assert not ledger.can_resume(3)
 
 
 def test_session_resumes_from_any_number_that_is_still_kept_and_no_other():
     ledger = Ledger()
     for _ in range(5):
-        ledger.keep(MESSAGE)
+        ledger.keep(MESSAGE, {})
     ledger.acknowledge(2)
     assert [ledger.can_resume(number) for number in range(7)] == [False, False, True, True, True, True, False]
 
@@ -54,7 +54,7 @@ def test_two_ledgers_deliver_every_frame_once_in_order(steps):
 
     for step in steps:
         if step == "send":
-            on_the_way.append(sender.keep(MESSAGE))
+            on_the_way.append(sender.keep(MESSAGE, {}))
         elif step == "deliver" and on_the_way:
             arrive(on_the_way.pop(0))
         elif step == "repeat" and delivered:
@@ -62,7 +62,7 @@ def test_two_ledgers_deliver_every_frame_once_in_order(steps):
         elif step == "drop and resume":
             assert sender.can_resume(receiver.received)
             sender.acknowledge(receiver.received)
-            on_the_way = [number for number, _ in sender.unacknowledged()]
+            on_the_way = [number for number, *_ in sender.unacknowledged()]
     while on_the_way:
         arrive(on_the_way.pop(0))
     assert delivered == list(range(1, sender.sent + 1))

@@ -129,11 +129,14 @@ def read_offer(holder: dict[str, Any] | None) -> Offer | None:
         return None
 
 
+NO_NOTE = Note()
+
+
 def read_note(written: dict[str, Any] | None) -> Note:
     """Return a frame's notes; empty when there are none or they make no sense."""
     if written is None:
-        return Note()
+        return NO_NOTE
     try:
         return Note.model_validate(written)
     except ValidationError:
-        return Note()
+        return NO_NOTE

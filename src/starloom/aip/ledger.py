@@ -7,10 +7,12 @@ drop each end tells the other how far it got, and sends the rest again; whatever
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any
 
 from starloom.aip.messages import ClientMessage, ServerMessage
 
 Message = ClientMessage | ServerMessage
+Notes = dict[str, Any]
 
 
 class Arrival(Enum):
@@ -39,12 +41,12 @@ class Ledger:
     acknowledged: int = 0
     told: int = 0
     overflowed: bool = False
-    _kept: deque[tuple[int, Message]] = field(default_factory=deque)
+    _kept: deque[tuple[int, Message, Notes]] = field(default_factory=deque)
 
-    def keep(self, message: Message) -> int:
-        """Number a frame of ours, keep it until it is acknowledged, and return its number."""
+    def keep(self, message: Message, notes: Notes) -> int:
+        """Number a frame of ours, keep it with its notes until it is acknowledged, and return its number."""
         self.sent += 1
-        self._kept.append((self.sent, message))
+        self._kept.append((self.sent, message, notes))
         if len(self._kept) > self.limit:
             self._kept.popleft()
             self.overflowed = True
@@ -56,8 +58,8 @@ class Ledger:
         while self._kept and self._kept[0][0] <= self.acknowledged:
             self._kept.popleft()
 
-    def unacknowledged(self) -> tuple[tuple[int, Message], ...]:
-        """Return our frames that must be sent again, oldest first, with their numbers."""
+    def unacknowledged(self) -> tuple[tuple[int, Message, Notes], ...]:
+        """Return our frames that must be sent again, oldest first: number, message, notes."""
         return tuple(self._kept)
 
     def arrive(self, number: int) -> Arrival:

@@ -8,6 +8,7 @@ not announce it a frame is upstream's, byte for byte but for ids and times.
 Source: upstream aip/messages.py, as written down in the wire specification, section 2.
 """
 
+import json
 from enum import StrEnum
 from typing import Any, Literal, Self, TypeAlias
 
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starloom.errors import WireError
 
 EXTENSION = "x_starloom"
+_NO_EXTENSION = f',"{EXTENSION}":null}}'
 
 Json: TypeAlias = Any  # a JSON value: None, bool, int, float, str, list[Json] or dict[str, Json]
 
@@ -126,11 +128,18 @@ class MCPToolInfo(WireModel):
 class Envelope(WireModel):
     """What both directions share: reading from and writing to one text frame."""
 
-    def to_json(self) -> str:
-        """Return the frame's text: compact, every field, fixed order; the extension last and only when set."""
-        if getattr(self, EXTENSION) is None:
-            return self.model_dump_json(exclude={EXTENSION})
-        return self.model_dump_json()
+    def to_json(self, extension: dict[str, Any] | None = None) -> str:
+        """Return the frame's text: compact, every field, fixed order; the extension last and only when set.
+
+        Args:
+            extension: written in place of the message's own, which saves a copy of the message.
+        """
+        text = self.model_dump_json()
+        if not text.endswith(_NO_EXTENSION):
+            return text
+        if not extension:
+            return f"{text.removesuffix(_NO_EXTENSION)}}}"
+        return f'{text.removesuffix(_NO_EXTENSION)},"{EXTENSION}":{json.dumps(extension, separators=(",", ":"))}}}'
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:

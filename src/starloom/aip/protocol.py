@@ -15,7 +15,7 @@ on the events they return, and after every call sends what `take_frames` hands o
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from starloom.aip.extension import Capability, Note, read_note
 from starloom.aip.ledger import Arrival, Ledger
@@ -109,28 +109,25 @@ class Endpoint(Generic[EventT, MessageT]):
 
     def _send(self, message: MessageT, note: Note | None = None, *, numbered: bool = False) -> None:
         """Send a message; a numbered one is kept for the time after a drop when that was agreed."""
+        notes = note.to_wire() if note is not None else {}
         ledger = self.ledger
-        if ledger is None:
-            written = note.to_wire() if note is not None else {}
-            self._put(message.model_copy(update={"x_starloom": written}).to_json() if written else message.to_json())
-            return
-        written = note.to_wire() if note is not None else {}
-        if numbered:
-            kept = message.model_copy(update={"x_starloom": written}) if written else message
-            written = {**written, "seq": ledger.keep(kept)}
-        self._put_noted(message, written, ledger)
-
-    def _put_noted(self, message: MessageT, written: dict[str, object], ledger: Ledger) -> None:
-        ledger.told = ledger.received
-        self._put(message.model_copy(update={"x_starloom": {**written, "ack": ledger.received}}).to_json())
+        if ledger is not None:
+            if numbered:
+                notes = {**notes, "seq": ledger.keep(message, notes)}
+            notes = self._acknowledging(ledger, notes)
+        self._put(message.to_json(notes))
 
     def _send_again(self, ledger: Ledger, quiet_message: Callable[[], MessageT]) -> None:
         """After a resumed registration: send what the other end has not processed."""
-        for number, message in ledger.unacknowledged():
-            written = {**(message.x_starloom or {}), "seq": number}
-            self._put_noted(message, written, ledger)  # type: ignore[arg-type]  # a ledger holds one end's messages
+        for number, message, notes in ledger.unacknowledged():
+            self._put(message.to_json(self._acknowledging(ledger, {**notes, "seq": number})))
         if ledger.received != ledger.told:
-            self._put_noted(quiet_message(), {"quiet": True}, ledger)
+            self._put(quiet_message().to_json(self._acknowledging(ledger, {"quiet": True})))
+
+    @staticmethod
+    def _acknowledging(ledger: Ledger, notes: dict[str, Any]) -> dict[str, Any]:
+        ledger.told = ledger.received
+        return {**notes, "ack": ledger.received}
 
     def _read_note(self, message: ClientMessage | ServerMessage) -> Note | None:
         """Return the frame's notes, or None when the frame must not be processed (a repetition, a gap)."""

@@ -18,7 +18,6 @@ from starloom.aip.commands import CommandBook
 from starloom.aip.extension import Capability, Note, Offer, read_offer
 from starloom.aip.ledger import Ledger
 from starloom.aip.messages import (
-    EXTENSION,
     ClientMessage,
     ClientMessageType,
     ClientType,
@@ -107,7 +106,7 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
             self.agreed = offer.agreed(self.offer)
             self.extended = self.offer is not None
         extension = offer.to_wire() if offer is not None and self.extended else None
-        self._put(self._heartbeat().model_copy(update={EXTENSION: extension}).to_json())
+        self._put(self._heartbeat().to_json(extension))
         self.book = book if book is not None else self.book
         if offer is not None and offer.heartbeat_s is not None and self.extended:
             self._silence_timeout_s = min(self._silence_timeout_s, 3 * offer.heartbeat_s)

@@ -242,9 +242,9 @@ class Seat:
             return
         order = next((order for order, _ in self._answers.values()), None)
         task = order.task_name or order.session_id if order is not None else None
-        if task != self.record.current_task:
-            self.update(current_task=task)
-        self.move(DeviceStatus.BUSY if self._answers else DeviceStatus.IDLE)
+        status = DeviceStatus.BUSY if self._answers else DeviceStatus.IDLE
+        if task != self.record.current_task or status is not self.record.status:
+            self.update(current_task=task, status=status)
 
 
 def _take_exception(answer: asyncio.Future[list[Result]]) -> None:
