@@ -1,18 +1,14 @@
 """Settings: one YAML file that nests each room's own frozen model, with the environment above it.
 
 Read once by the composition root and the command line; no room below imports this. An unknown key is an error that
-suggests the nearest known one. Where things are kept: `Places`.
+suggests the nearest known one.
 """
 
 import difflib
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from platformdirs import PlatformDirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from starloom.errors import UsageError
@@ -44,40 +40,6 @@ class Settings(BaseModel):
     models: ModelSettings = ModelSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """The folders of one user: `data` holds the journal and the hub's address, `cache` what can be fetched again."""
-
-    data: Path
-    config: Path
-    cache: Path
-
-    @property
-    def journal(self) -> Path:
-        """The journal's database file."""
-        return self.data / "journal.sqlite"
-
-    @property
-    def hub_address(self) -> Path:
-        """Where a running hub leaves its URL and key for this user's other commands; readable by the user alone."""
-        return self.data / "hub.json"
-
-    @property
-    def settings_file(self) -> Path:
-        """The settings file; it need not exist."""
-        return self.config / "settings.yaml"
-
-
-def places(environ: Mapping[str, str] = os.environ) -> Places:
-    """Return the user's folders: all below `STARLOOM_HOME` when that is set, else where the platform wants them."""
-    home = environ.get("STARLOOM_HOME")
-    if home:
-        root = Path(home).expanduser()
-        return Places(data=root / "data", config=root / "config", cache=root / "cache")
-    dirs = PlatformDirs("starloom", appauthor=False)
-    return Places(data=dirs.user_data_path, config=dirs.user_config_path, cache=dirs.user_cache_path)
-
-
 def load_settings(path: Path) -> Settings:
     """Read the settings file; a missing file gives the defaults.
 
@@ -86,7 +48,7 @@ def load_settings(path: Path) -> Settings:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return Settings()
     except OSError as error:
         raise UsageError(f"The settings file {path} cannot be read: {error.strerror}.", path=str(path)) from error

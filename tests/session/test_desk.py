@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
+from starloom.clock import ManualClock
 from starloom.errors import UsageError
 from starloom.ids import ApprovalId, CountingIds, RunId
 from starloom.journal.events import ApprovalAnswered, ApprovalAsked, QuestionAnswered, QuestionAsked
 from starloom.journal.memory import MemoryJournal
 from starloom.safety.approvals import Approval, action_hash
+from starloom.safety.gate import Answered, Asked
 from starloom.safety.policy import ProposedAction, Risk
 from starloom.session.desk import ApprovalDesk
 
@@ -21,7 +23,7 @@ def an_approval() -> Approval:
 
 
 async def test_question_and_answer_are_journalled_in_order():
-    journal = MemoryJournal()
+    journal = MemoryJournal(ManualClock())
     desk = ApprovalDesk(journal, CountingIds())
 
     async def person() -> None:
@@ -32,26 +34,26 @@ async def test_question_and_answer_are_journalled_in_order():
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(person())
+        await desk.record(Asked(an_approval()))
         answer = await desk.ask(an_approval())
+        await desk.record(Answered(an_approval(), answer))
     assert answer.approved
     kinds = [type(recorded.event) for recorded in await journal.read(RUN)]
     assert kinds == [ApprovalAsked, ApprovalAnswered]
 
 
 async def test_an_answer_nobody_waits_for_is_refused():
-    desk = ApprovalDesk(MemoryJournal(), CountingIds())
+    desk = ApprovalDesk(MemoryJournal(ManualClock()), CountingIds())
     with pytest.raises(UsageError, match="approval_9"):
         desk.answer(ApprovalId("approval_9"), approved=True, by="ada")
 
 
 async def test_a_second_answer_is_refused():
-    journal = MemoryJournal()
+    journal = MemoryJournal(ManualClock())
     desk = ApprovalDesk(journal, CountingIds())
     async with asyncio.TaskGroup() as tasks:
+        await desk.record(Asked(an_approval()))
         asking = tasks.create_task(desk.ask(an_approval()))
-        async for recorded in journal.follow(RUN):
-            if isinstance(recorded.event, ApprovalAsked):
-                break
         desk.answer(ApprovalId("approval_1"), approved=False, by="ada")
         with pytest.raises(UsageError):
             desk.answer(ApprovalId("approval_1"), approved=True, by="eve")
@@ -59,7 +61,7 @@ async def test_a_second_answer_is_refused():
 
 
 async def test_a_question_in_words_is_answered():
-    journal = MemoryJournal()
+    journal = MemoryJournal(ManualClock())
     desk = ApprovalDesk(journal, CountingIds())
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(desk.question(RUN, "Run this plan?"))

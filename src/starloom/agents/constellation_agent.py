@@ -96,6 +96,11 @@ class ConstellationAgent(BasicAgent):
         self._enter()
         return CheckedPlan(draft, draft_document(draft, name=title), draft_summary(draft))
 
+    @property
+    def can_replan(self) -> bool:
+        """Whether its planner edits running graphs; small ones only draft new ones."""
+        return self._replanner is not None
+
     async def replan(
         self,
         request: str,

@@ -22,8 +22,9 @@ from starloom.errors import StarloomError, StoreError, UsageError
 if TYPE_CHECKING:
     from starloom.cli.console import JsonView, RunView
     from starloom.hub.serve import Address
+    from starloom.places import Places
     from starloom.session.galaxy import Galaxy
-    from starloom.settings import Places, Settings
+    from starloom.settings import Settings
 
 REQUEST = (
     "Read all invoices in examples/invoices/north on the hub and examples/invoices/south on the branch, "
@@ -75,7 +76,8 @@ async def _demo(examples: Path, into: Path, *, from_recipe: bool, as_json: bool)
     from starloom.cli.console import JsonView, RunView
     from starloom.cli.driving import drive
     from starloom.constellation.documents import read_document
-    from starloom.settings import load_settings, places
+    from starloom.places import places
+    from starloom.settings import load_settings
 
     place = places()
     settings = load_settings(place.settings_file)

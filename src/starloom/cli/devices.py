@@ -12,7 +12,7 @@ from starloom.cli.options import json_option
 def devices(as_json: bool) -> int:
     """List the devices of the running hub: what they are, what they can do, what they are doing."""
     from starloom.cli.hub_client import need_hub
-    from starloom.settings import places
+    from starloom.places import places
 
     rows = need_hub(places().hub_address).get("/api/devices")["devices"]
     if as_json:

@@ -60,7 +60,8 @@ def _python() -> Check:
 
 
 def _folders() -> Iterator[Check]:
-    from starloom.settings import load_settings, places
+    from starloom.places import places
+    from starloom.settings import load_settings
 
     place = places()
     for name, folder in (("data folder", place.data), ("cache folder", place.cache)):
@@ -110,8 +111,9 @@ def _model() -> Iterator[Check]:
     from starloom.llm.settings import Role
     from starloom.llm.weight_install import is_installed
     from starloom.llm.weights import QWEN_CODER_1_5B
+    from starloom.places import places
     from starloom.session.models import chosen_profile
-    from starloom.settings import load_settings, places
+    from starloom.settings import load_settings
 
     place = places()
     spec = QWEN_CODER_1_5B
@@ -134,7 +136,8 @@ def _model() -> Iterator[Check]:
 
 
 def _port() -> Check:
-    from starloom.settings import load_settings, places
+    from starloom.places import places
+    from starloom.settings import load_settings
 
     try:
         hub = load_settings(places().settings_file).hub
@@ -152,7 +155,7 @@ def _port() -> Check:
 
 def _hub() -> Check:
     from starloom.cli.hub_client import running_hub
-    from starloom.settings import places
+    from starloom.places import places
 
     hub = running_hub(places().hub_address)
     if hub is None:

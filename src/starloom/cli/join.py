@@ -39,8 +39,11 @@ async def _join(url: str, name: str | None, *, shell: bool, workspace: Path, as_
     from starloom.aip.transport import Transport
     from starloom.aip.websocket import connect
     from starloom.clock import SystemClock
+    from starloom.device.attempts import AttemptJournal
     from starloom.device.identity import identity_of_this_machine
     from starloom.device.process import run_device
+    from starloom.places import places
+    from starloom.safety.paths import folder_name
     from starloom.tools.builtin import builtin_toolsets
     from starloom.tools.router import ToolRouter
     from starloom.tools.workspace import Workspace
@@ -59,4 +62,8 @@ async def _join(url: str, name: str | None, *, shell: bool, workspace: Path, as_
 
     identity = identity_of_this_machine(name)
     router = ToolRouter(builtin_toolsets(Workspace(workspace), shell=shell))
-    await run_device(dial, router, identity, clock=SystemClock(), on_status=report)
+    attempts = await AttemptJournal.open(places().data / "attempts" / f"{folder_name(identity.device_id)}.sqlite")
+    try:
+        await run_device(dial, router, identity, clock=SystemClock(), on_status=report, attempts=attempts)
+    finally:
+        await attempts.close()

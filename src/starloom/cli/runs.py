@@ -18,12 +18,15 @@ def runs(run_id: str | None, limit: int, as_json: bool) -> int:
 
 
 async def _list(limit: int, *, as_json: bool) -> int:
+    from starloom.places import places
     from starloom.session.build import reading_journal
     from starloom.session.views import run_row
-    from starloom.settings import places
 
-    async with reading_journal(places()) as journal:
-        rows = [run_row(record) for record in await journal.runs(limit)]
+    place = places()
+    rows = []
+    if await asyncio.to_thread(place.journal.exists):
+        async with reading_journal(place) as journal:
+            rows = [run_row(record) for record in await journal.runs(limit)]
     if as_json:
         click.echo(json.dumps({"runs": rows}, ensure_ascii=False))
         return 0
@@ -46,8 +49,8 @@ async def _show(run_id: str, *, as_json: bool) -> int:
     from starloom.cli.console import JsonView, RunView
     from starloom.errors import UsageError
     from starloom.ids import RunId
+    from starloom.places import places
     from starloom.session.build import reading_journal
-    from starloom.settings import places
 
     async with reading_journal(places()) as journal:
         events = await journal.read(RunId(run_id))

@@ -31,8 +31,9 @@ async def _up(host: str | None, port: int | None, key: str | None, *, workspace:
     from starloom.hub.app import create_app
     from starloom.hub.guard import Guard
     from starloom.hub.serve import Address, bind, new_key, published, serving
+    from starloom.places import places
     from starloom.session.build import galaxy_here
-    from starloom.settings import load_settings, places
+    from starloom.settings import load_settings
 
     place = places()
     settings = load_settings(place.settings_file)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from starloom.background import background
 from starloom.clock import Clock, SystemClock
+from starloom.device.attempts import AttemptJournal
 from starloom.device.identity import identity_of_this_machine
 from starloom.device.process import run_device
 from starloom.errors import DeviceError, UsageError
@@ -21,6 +22,7 @@ from starloom.fleet.local import local_connector
 from starloom.ids import Ids, RandomIds
 from starloom.journal.sqlite import SqliteJournal
 from starloom.journal.store import Journal
+from starloom.places import Places
 from starloom.safety.gate import Gate
 from starloom.safety.redaction import Redactor, secrets_of_environment
 from starloom.session.desk import ApprovalDesk
@@ -28,7 +30,7 @@ from starloom.session.executor import Crew
 from starloom.session.galaxy import Galaxy
 from starloom.session.models import opened_models
 from starloom.session.round import Limits
-from starloom.settings import Places, Settings
+from starloom.settings import Settings
 from starloom.tools.builtin import builtin_toolsets
 from starloom.tools.router import ToolRouter
 from starloom.tools.workspace import Workspace
@@ -59,6 +61,8 @@ async def galaxy_here(
     async with contextlib.AsyncExitStack() as stack:
         journal = await SqliteJournal.open(place.journal, clock)
         stack.push_async_callback(journal.close)
+        attempts = await AttemptJournal.open(place.data / "attempts" / "local.sqlite")
+        stack.push_async_callback(attempts.close)
         models = await stack.enter_async_context(opened_models(place, settings.models, environ))
         fleet = Fleet(clock=clock)
         desk = ApprovalDesk(journal, ids)
@@ -76,7 +80,9 @@ async def galaxy_here(
         tasks = await stack.enter_async_context(background())
         identity = identity_of_this_machine(settings.hub.device_name)
         router = ToolRouter(builtin_toolsets(Workspace(workspace)))
-        tasks.create_task(run_device(local_connector(fleet, tasks), router, identity, clock=clock), name="local device")
+        connect = local_connector(fleet, tasks)
+        device = run_device(connect, router, identity, clock=clock, attempts=attempts)
+        tasks.create_task(device, name="local device")
         await device_ready(fleet, identity.device_id, timeout_s=_LOCAL_DEVICE_TIMEOUT_S)
         galaxy = Galaxy(crew, here=identity.device_id, planner=models.planner, settings=settings.runs, tasks=tasks)
         stack.push_async_callback(galaxy.close)

@@ -6,7 +6,7 @@ asks the device about the same attempt. What the journal is told is redacted her
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starloom.agents.record import AgentEvent
@@ -16,7 +16,7 @@ from starloom.errors import DeviceError, ModelError, StarloomError
 from starloom.fleet.errors import CallTimedOut, DeviceLost, DeviceOffline
 from starloom.fleet.fleet import Fleet
 from starloom.ids import Ids, RunId
-from starloom.journal.events import AgentAction
+from starloom.journal.events import AgentAction, AgentResponse
 from starloom.journal.store import Journal
 from starloom.llm.port import Model
 from starloom.orchestrator.ports import Attempt, Completed, Failed, Outcome
@@ -178,6 +178,15 @@ class _Recorder:
 
     async def __call__(self, event: AgentEvent) -> None:
         journalled = to_journal(event, task_id=self._attempt.task_id, device_id=self._attempt.device_id)
+        redactor = self._crew.redactor
+        match journalled:
+            case AgentResponse(response=response):
+                journalled = replace(journalled, response=redactor.value(response))
+            case AgentAction(arguments=arguments, error=error):
+                hidden = redactor.mapping(arguments)
+                journalled = replace(journalled, arguments=hidden, error=redactor.text(error) if error else None)
+            case _:
+                pass
         await self._crew.journal.append(self._run_id, [journalled])
 
 

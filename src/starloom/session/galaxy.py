@@ -14,6 +14,7 @@ from typing import Any
 
 from starloom.agents.constellation_agent import ConstellationAgent
 from starloom.agents.plans import Planner
+from starloom.agents.structured_planner import StructuredPlanner
 from starloom.background import Background
 from starloom.constellation.constellation import TaskConstellation
 from starloom.constellation.documents import build
@@ -29,6 +30,7 @@ from starloom.safety.policy import Facts
 from starloom.session.desk import ApprovalDesk
 from starloom.session.executor import Crew, FleetExecutor
 from starloom.session.profiles import FleetDirectory, device_profiles
+from starloom.session.replanning import RequestReplanner
 from starloom.session.trust import mark_repeatable, suspicions_in, words_of_edit, words_of_graph
 
 log = logging.getLogger(__name__)
@@ -213,7 +215,7 @@ class Galaxy:
             await self.journal.append(run_id, [RunEnded(reason, error=self._crew.redactor.text(error))])
 
     async def _plan_and_run(self, run_id: RunId, request: str, *, confirm_plan: bool) -> None:
-        agent = ConstellationAgent(await self._planner())
+        agent = await self._agent()
         devices = device_profiles(self.fleet, here=self._here, has_agent=self._crew.model is not None)
         plan = await agent.create(request, devices)
         usage = plan.draft.usage
@@ -227,7 +229,14 @@ class Galaxy:
             await self._end(run_id, "user_refused", "The plan was not approved; nothing was run.")
             return
         graph = build(mark_repeatable(plan.document, devices))
-        await self._run(run_id, graph, self._facts_of(request))
+        await self._run(run_id, graph, self._facts_of(request), self._replan(agent, request))
+
+    async def _agent(self) -> ConstellationAgent:
+        planner = await self._planner()
+        return ConstellationAgent(planner, replanner=planner if isinstance(planner, StructuredPlanner) else None)
+
+    def _replan(self, agent: ConstellationAgent, request: str) -> RequestReplanner | None:
+        return RequestReplanner(agent, request, self.fleet, self._here) if agent.can_replan else None
 
     async def _confirmed(self, run_id: RunId) -> bool:
         answer = await self.desk.question(run_id, "Run this plan?")
@@ -236,8 +245,10 @@ class Galaxy:
     def _facts_of(self, request: str) -> Facts:
         return Facts(trusted_text=request, suspicions=suspicions_in(request))
 
-    async def _run(self, run_id: RunId, graph: TaskConstellation, facts: Facts) -> None:
-        runner = self._runner(run_id, facts)
+    async def _run(
+        self, run_id: RunId, graph: TaskConstellation, facts: Facts, replan: RequestReplanner | None = None
+    ) -> None:
+        runner = self._runner(run_id, facts, replan)
         try:
             await runner.run(graph)
         finally:
@@ -248,13 +259,16 @@ class Galaxy:
         if started.source == "recipe":
             edits = [item.event for item in await self.journal.read(run_id) if isinstance(item.event, EditApplied)]
             facts = Facts(trusted_text=words_of_edit(edits[0].commands))
-        runner = self._runner(run_id, facts)
+        replan = None
+        if started.source == "request" and self._crew.model is not None:
+            replan = self._replan(await self._agent(), started.request)
+        runner = self._runner(run_id, facts, replan)
         try:
             await runner.resume()
         finally:
             self._runners.pop(run_id, None)
 
-    def _runner(self, run_id: RunId, facts: Facts) -> Runner:
+    def _runner(self, run_id: RunId, facts: Facts, replan: RequestReplanner | None) -> Runner:
         runner = Runner(
             run_id,
             executor=FleetExecutor(self._crew, run_id, facts),
@@ -262,7 +276,7 @@ class Galaxy:
             clock=self._crew.clock,
             journal=self.journal,
             settings=self._settings,
-            replan=None,
+            replan=replan,
         )
         self._runners[run_id] = runner
         return runner

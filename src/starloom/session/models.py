@@ -15,8 +15,8 @@ from starloom.llm.port import Model
 from starloom.llm.settings import EMBEDDED, ModelProfile, ModelSettings, Role, parse_model
 from starloom.llm.weight_install import is_installed
 from starloom.llm.weights import QWEN_CODER_1_5B
+from starloom.places import Places
 from starloom.safety.provenance import Fence
-from starloom.settings import Places
 
 _NO_MODEL = (
     "No model is here to plan this. Get the embedded one with `starloom model install` (1.1 GB, free), "
