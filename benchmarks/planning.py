@@ -126,7 +126,6 @@ async def judge(model: EmbeddedModel, cases: list[Case], *, verbose: bool) -> li
 def _show(item: Judged, *, verbose: bool) -> None:
     if item.is_right and not verbose:
         return
-    print(flush=True, end="")
     print(f"  {'right' if item.is_right else 'WRONG'} {item.seconds:5.1f} s  {item.case.ask}")
     if not item.is_right:
         for step in item.draft.steps:

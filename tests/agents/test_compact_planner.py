@@ -35,6 +35,12 @@ TOOLS = (
     profile("files.read", Risk.READ, path=TEXT),
     profile("shell.run", Risk.IRREVERSIBLE, ("command",), command=TEXT),
 )
+FILES_TOOL = ToolProfile(
+    "files.read", "Read a text file.", {"properties": {"path": TEXT}, "required": ["path"]}, Risk.READ
+)
+SHEETS_TOOL = ToolProfile(
+    "sheets.read", "Read a sheet.", {"properties": {"path": TEXT}, "required": ["path"]}, Risk.READ
+)
 HUB, BRANCH = DeviceProfile("hub", "linux", TOOLS), DeviceProfile("branch", "linux", TOOLS)
 BOTH = [HUB, BRANCH]
 COMPACT = compact_tools(BOTH)
@@ -70,7 +76,8 @@ def edges(plan: str) -> dict[int, tuple[int, ...]]:
 
 
 def found(plan: str, request: str) -> tuple[str, ...]:
-    return complaints(with_edges(read_plan(plan, COMPACT)), request, ["hub", "branch"])
+    wrong = complaints(with_edges(read_plan(plan, COMPACT)), request, ["hub", "branch"])
+    return tuple(item.text for item in wrong)
 
 
 async def test_demo_plan_becomes_tool_steps_with_references_and_edges() -> None:
@@ -225,6 +232,32 @@ def test_grammar_has_one_alternative_a_tool_and_references_only_backwards() -> N
     assert '("hub" | "branch") ".files.read(" place ")"' in text
 
 
+async def test_second_try_keeps_the_good_lines_and_cannot_repeat_the_mistake() -> None:
+    first = 's1=hub.invoices.read("bills")\ns2=hub.sheets.write([s1],"a.xlsx")\ns3=hub.reports.write([s2],"a.md")'
+    model = FakeModel([first, first.replace("[s2]", "[s1]")])
+    draft = await CompactPlanner(model).plan("read the invoices in bills, write a.xlsx and a.md", [HUB])
+    assert draft.warnings == ()
+    lines = dict(line.split(" ::= ", 1) for line in model.grammars[1].strip().splitlines())
+    kept = first.rpartition("\n")[0].replace('"', '\\"').replace("\n", "\\n")
+    assert lines["root"] == f'"{kept}\\n" line3'
+    assert lines["ref3"] == '"s1"'
+
+
+async def test_made_up_name_is_bound_to_the_words_of_the_request() -> None:
+    model = FakeModel(['s1=hub.files.read("made-up.txt")', 's1=hub.files.read("todo.txt")'])
+    await CompactPlanner(model).plan("Please read todo.txt.", [HUB])
+    place = next(line for line in model.grammars[1].splitlines() if line.startswith("place ::= "))
+    assert r'"\"todo.txt\""' in place
+    assert "made-up" not in place
+
+
+async def test_tool_for_another_kind_of_file_is_taken_away() -> None:
+    hub = DeviceProfile("hub", "linux", (FILES_TOOL, SHEETS_TOOL))
+    model = FakeModel(['s1=hub.sheets.read("a.txt")', 's1=hub.files.read("a.txt")'])
+    await CompactPlanner(model).plan("read a.txt", [hub])
+    assert next(line for line in model.grammars[1].splitlines() if line.startswith("line1 ")).count("call") == 1
+
+
 def test_narrowed_grammar_names_only_the_meant_devices() -> None:
     assert '"branch"' not in grammar(narrowed(COMPACT, ["hub"]))
     only = compact_tools([HUB, DeviceProfile("lab", "linux", (profile("lab.scan", Risk.READ, path=TEXT),))])
@@ -288,14 +321,6 @@ def test_examples_are_only_those_that_the_tools_can_play() -> None:
 def test_prefix_does_not_depend_on_the_request() -> None:
     assert prefix(COMPACT, BOTH) == prefix(compact_tools(BOTH), BOTH)
     assert "sheets.write(tables, path): Does sheets.write" in system_prompt(COMPACT, BOTH)
-
-
-FILES_TOOL = ToolProfile(
-    "files.read", "Read a text file.", {"properties": {"path": TEXT}, "required": ["path"]}, Risk.READ
-)
-SHEETS_TOOL = ToolProfile(
-    "sheets.read", "Read a sheet.", {"properties": {"path": TEXT}, "required": ["path"]}, Risk.READ
-)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,10 @@ person when it stays. Source: reference llm.md 2.3.
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
+from starloom.agents.compact_grammar import Bounds
 from starloom.agents.compact_reading import CompactStep, normal, references, texts
 
 _PATTERN_MARKS = re.compile(r"[*?\[\]{}]")
@@ -27,9 +30,27 @@ _NOT_TEXT = {"pdf", "xlsx", "xls", "docx", "doc", "pptx", "png", "jpg", "jpeg", 
 _WORD_EDGE = "\"'`“”‘’«»„()[]{}<>,;:!?。，、；：！？（）「」《》"
 
 
-def complaints(steps: Sequence[CompactStep], request: str, device_ids: Sequence[str]) -> tuple[str, ...]:
+class Remedy(StrEnum):
+    """How a second try can be kept from the same mistake."""
+
+    WORDS = "words"  # only by saying so
+    ANOTHER_TOOL = "another_tool"
+    GIVEN_NAMES = "given_names"  # only names that the request gives
+    OTHER_REFERENCE = "other_reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """One mistake: a sentence for the model and the person, and the line it is in; 0: no single one."""
+
+    text: str
+    line: int = 0
+    remedy: Remedy = Remedy.WORDS
+
+
+def complaints(steps: Sequence[CompactStep], request: str, device_ids: Sequence[str]) -> tuple[Complaint, ...]:
     """Return what is wrong with the plan; empty when nothing was found."""
-    found: list[str] = []
+    found: list[Complaint] = []
     made: dict[str, CompactStep] = {}
     for step in steps:
         found += _literals(step, request, made, device_ids)
@@ -39,11 +60,11 @@ def complaints(steps: Sequence[CompactStep], request: str, device_ids: Sequence[
         inputs = {normal(place) for place in step.places(made=False)}
         for place in step.places(made=True):
             if normal(place) in inputs:
-                found.append(f"Line {step.line} lists its own output {place!r} among its inputs.")
+                found.append(Complaint(f"Line {step.line} lists its own output {place!r} among its inputs.", step.line))
             made[normal(place)] = step
     used = {step.device_id for step in steps}
     found += [
-        f"The request names the device {device!r}, but no line uses it."
+        Complaint(f"The request names the device {device!r}, but no line uses it.")
         for device in device_ids
         if device not in used and len(device_ids) > 1 and names_device(request, device)
     ]
@@ -67,20 +88,25 @@ def devices_meant(request: str, device_ids: Sequence[str]) -> tuple[str, ...]:
     return tuple(device for device in device_ids if device in named or device == device_ids[0])
 
 
-def _literals(step: CompactStep, request: str, made: dict[str, CompactStep], device_ids: Sequence[str]) -> list[str]:
+def _literals(
+    step: CompactStep, request: str, made: dict[str, CompactStep], device_ids: Sequence[str]
+) -> list[Complaint]:
     found = []
     for place in step.places():
         maker = made.get(normal(place))
+        text, remedy = "", Remedy.GIVEN_NAMES
         if maker is not None and maker.device_id != step.device_id and place in step.places(made=False):
-            found.append(
-                f"{place!r} is made on {maker.device_id!r}, but line {step.line} uses it on {step.device_id!r}."
-            )
+            text = f"{place!r} is made on {maker.device_id!r}, but line {step.line} uses it on {step.device_id!r}."
+            remedy = Remedy.WORDS
         elif place in device_ids and place not in made and not _is_path_named(place, request):
-            found.append(f"{place!r} in line {step.line} is a device, not a place on it.")
+            text = f"{place!r} in line {step.line} is a device, not a place on it."
+            remedy = Remedy.WORDS
         elif re.fullmatch(r"s\d+", place):
-            found.append(f"Line {step.line} writes the line number {place!r} as a name; name the file.")
+            text = f"Line {step.line} writes the line number {place!r} as a name; name the file."
         elif maker is None and not occurs(place, request) and not _is_inside(place, made):
-            found.append(f"{place!r} in line {step.line} is neither in the request nor made by an earlier line.")
+            text = f"{place!r} in line {step.line} is neither in the request nor made by an earlier line."
+        if text:
+            found.append(Complaint(text, step.line, remedy))
     return found
 
 
@@ -101,55 +127,64 @@ def occurs(place: str, request: str) -> bool:
 
 def _is_path_named(place: str, request: str) -> bool:
     """Whether the request calls the word a file or a folder."""
-    return (
-        re.search(
-            rf"(folder|directory|file)s?\s+{re.escape(place)}\b|\b{re.escape(place)}\s+(folder|directory)",
-            request,
-            re.I,
-        )
-        is not None
-    )
+    word, kind = re.escape(place), "(folder|directory|file)"
+    return re.search(rf"{kind}s?\s+{word}\b|\b{word}\s+{kind}", request, re.IGNORECASE) is not None
 
 
 def _is_inside(place: str, made: dict[str, CompactStep]) -> bool:
     return any(normal(place).startswith(f"{folder}/") for folder in made)
 
 
-def _reference_kinds(step: CompactStep, steps: Sequence[CompactStep]) -> list[str]:
+def _reference_kinds(step: CompactStep, steps: Sequence[CompactStep]) -> list[Complaint]:
     """A step whose work is a file has no result to combine; its file is named, not referred to."""
+    without = lines_without_result(steps)
     return [
-        f"Line {step.line} refers to s{line}, which writes a file and has no rows to take; name the file instead."
+        Complaint(
+            f"Line {step.line} refers to s{line}, which only writes a file; refer to what the file is made from.",
+            step.line,
+            Remedy.OTHER_REFERENCE,
+        )
         for line in references(step)
-        if steps[line - 1].tool.outputs and references(steps[line - 1])
+        if line in without
     ]
 
 
-def _exchanged(step: CompactStep) -> list[str]:
+def lines_without_result(steps: Sequence[CompactStep]) -> frozenset[int]:
+    """Return the lines that turn results into a file, so that nothing can refer to them."""
+    return frozenset(step.line for step in steps if step.tool.outputs and references(step))
+
+
+def _exchanged(step: CompactStep) -> list[Complaint]:
     """A name that is no file beside a text that is one: the two arguments are the wrong way round."""
-    written = [
-        text for item in step.tool.parameters if not item.is_place for text in texts(step.values.get(item.name, ""))
-    ]
+    others = [step.values.get(item.name, "") for item in step.tool.parameters if not item.is_place]
+    has_file_as_text = any(_FILE_NAME.fullmatch(text) for value in others for text in texts(value))
     made = step.places(made=True)
-    if (
-        any(_FILE_NAME.fullmatch(text) for text in written)
-        and made
-        and not any(_FILE_NAME.fullmatch(name) for name in made)
-    ):
-        return [f"Line {step.line} has its file name and its text the wrong way round."]
+    if has_file_as_text and made and not any(_FILE_NAME.fullmatch(name) for name in made):
+        return [Complaint(f"Line {step.line} has its file name and its text the wrong way round.", step.line)]
     return []
 
 
-def _wrong_kind(step: CompactStep) -> list[str]:
+def _wrong_kind(step: CompactStep) -> list[Complaint]:
     """A PDF tool reads PDF files, a sheet tool sheets; a text tool no file that is known to be something else."""
-    toolset = step.tool.name.partition(".")[0].lower()
+    toolset, summary = step.tool.name.partition(".")[0].lower(), step.tool.summary.lower()
     expected = next((endings for word, endings in _ENDINGS.items() if toolset.startswith(word)), None)
-    is_text_tool = step.tool.is_reading and "text file" in step.tool.summary.lower()
-    found = []
-    for place in step.places(made=False):
-        ending = _ending(place)
-        if ending and ((expected and ending not in expected) or (is_text_tool and ending in _NOT_TEXT)):
-            found.append(f"{step.tool.name} in line {step.line} cannot read a .{ending} file; use another tool for it.")
-    return found
+    wrong = [
+        ending
+        for ending in map(_ending, step.places(made=False))
+        if ending and expected is not None and ending not in expected
+    ]
+    if expected is None and "text file" in summary and step.tool.is_reading:
+        wrong += [ending for ending in map(_ending, step.places()) if ending in _NOT_TEXT]
+    if expected is None and re.search(r"\btext\b", summary) and not step.tool.is_reading:
+        wrong += [ending for ending in map(_ending, step.places(made=True)) if ending in _NOT_TEXT]
+    return [
+        Complaint(
+            f"{step.tool.name} in line {step.line} is not for .{ending} files; use another tool.",
+            step.line,
+            Remedy.ANOTHER_TOOL,
+        )
+        for ending in wrong
+    ]
 
 
 def _ending(place: str) -> str:
@@ -158,15 +193,34 @@ def _ending(place: str) -> str:
     return name.rpartition(".")[2].lower() if _FILE_NAME.fullmatch(name) and "://" not in place else ""
 
 
-def _repeats(steps: Sequence[CompactStep]) -> list[str]:
+def _repeats(steps: Sequence[CompactStep]) -> list[Complaint]:
     seen: dict[tuple[object, ...], int] = {}
     found = []
     for step in steps:
         key = (step.device_id, step.tool.name, *sorted(step.values.items(), key=lambda item: item[0]))
         if key in seen:
-            found.append(f"Line {step.line} repeats line {seen[key]}.")
+            found.append(Complaint(f"Line {step.line} repeats line {seen[key]}.", step.line))
         seen.setdefault(key, step.line)
     return found
+
+
+def bounds_after(found: Sequence[Complaint], steps: Sequence[CompactStep], written: str, request: str) -> Bounds:
+    """Return what holds a second try: the lines before the first mistake stay, and the mistake is made impossible."""
+    first = min(complaint.line for complaint in found)
+    if first == 0:
+        return Bounds()
+    remedies = {complaint.remedy for complaint in found if complaint.line == first}
+    kept = steps[: first - 1]
+    places: tuple[str, ...] = ()
+    if Remedy.GIVEN_NAMES in remedies:
+        made = [place for step in kept for place in step.places(made=True)]
+        places = tuple(dict.fromkeys([*made, *spans(request)]))
+    return Bounds(
+        kept=tuple(written.strip().split("\n")[: first - 1]),
+        banned_tools=frozenset({steps[first - 1].tool.name}) if Remedy.ANOTHER_TOOL in remedies else frozenset(),
+        not_referable=lines_without_result(kept),
+        places=places,
+    )
 
 
 def spans(request: str, *, longest: int = 6) -> tuple[str, ...]:

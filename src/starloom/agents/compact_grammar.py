@@ -156,38 +156,51 @@ def narrowed(tools: Sequence[CompactTool], device_ids: Sequence[str]) -> tuple[C
     )
 
 
-def grammar(tools: Sequence[CompactTool], places: Sequence[str] | None = None) -> str:
-    """Return the GBNF grammar of a plan with these tools.
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a second try is held to: lines that stay as they are, and what was wrong in the first that is not kept.
 
-    Args:
-        tools: what `compact_tools` gave, narrowed to the devices that the request means.
-        places: when given, every place must be one of these texts; else any text is accepted and checked later.
+    `places`: the only texts that may say where something is; empty: any. `not_referable`: lines without a result.
     """
+
+    kept: tuple[str, ...] = ()
+    banned_tools: frozenset[str] = frozenset()
+    not_referable: frozenset[int] = frozenset()
+    places: tuple[str, ...] = ()
+
+
+def grammar(tools: Sequence[CompactTool], bounds: Bounds | None = None) -> str:
+    """Return the GBNF grammar of a plan with these tools, narrowed to the devices that the request means."""
+    bounds = bounds or Bounds()
+    first = len(bounds.kept) + 1
+    start = "".join(f"{line}\n" for line in bounds.kept)
+    places = [_terminal(json.dumps(item, ensure_ascii=False)) for item in bounds.places]
     rules = [
-        f'root ::= "{UNSUPPORTED}" | line1',
+        f"root ::= {_terminal(start)} line{first}" if start else f'root ::= "{UNSUPPORTED}" | line1',
         r'text ::= "\"" char{1,200} "\""',
         r'char ::= [^"\\\x00-\x1f] | "\\" ["\\nt]',
-        r"place ::= "
-        + (" | ".join(_terminal(json.dumps(item, ensure_ascii=False)) for item in places or ()) or "text"),
+        f"place ::= {' | '.join(places) or 'text'}",
         'integer ::= "-"? [0-9]+',
         'number ::= integer ("." [0-9]+)?',
         'flag ::= "True" | "False"',
     ]
-    for index, tool in enumerate(tools):
-        if not _has_references(tool):
-            rules.append(f"call{index} ::= {_call(tool, 0)}")
-    for line in range(1, MAX_STEPS + 1):
+    rules += [f"call{index} ::= {_call(tool, 0)}" for index, tool in enumerate(tools) if not _has_references(tool)]
+    for line in range(first, MAX_STEPS + 1):
+        banned = bounds.banned_tools if line == first else frozenset()
+        referable = [f'"s{earlier}"' for earlier in range(1, line) if earlier not in bounds.not_referable]
         calls = []
         for index, tool in enumerate(tools):
+            if tool.name in banned:
+                continue
             if not _has_references(tool):
                 calls.append(f"call{index}")
-            elif line > 1:
+            elif referable:
                 rules.append(f"call{index}n{line} ::= {_call(tool, line)}")
                 calls.append(f"call{index}n{line}")
         after = f' ("\\n" line{line + 1})?' if line < MAX_STEPS else ""
-        rules.append(f'line{line} ::= "s{line}=" ({" | ".join(calls)}){after}')
-        if line > 1:
-            rules.append(f"ref{line} ::= " + " | ".join(f'"s{earlier}"' for earlier in range(1, line)))
+        rules.append(f"line{line} ::= {_terminal(f's{line}=')} ({' | '.join(calls)}){after}")
+        if referable:
+            rules.append(f"ref{line} ::= {' | '.join(referable)}")
     return "\n".join(rules) + "\n"
 
 

@@ -3,16 +3,25 @@
 Made by `session` when the role's model is the embedded one; called by `agents.constellation_agent` through `Planner`.
 
     request ─▶ reply (grammar) ─▶ steps ─▶ edges ─▶ checks ─ none ─▶ draft
-                    ▲                               │ complaints, once
-                    └── the same turns + complaint ◀┘        twice ─▶ draft with warnings, for a person to edit
+                    ▲                               │ complaints: once more, from the first wrong line on,
+                    └───────────────────────────────┤ and the grammar makes the mistake impossible
+                                                    └ still ─▶ draft with warnings, for a person to edit
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starloom.agents.compact_checks import complaints, devices_meant
+from starloom.agents.compact_checks import Complaint, bounds_after, complaints, devices_meant
 from starloom.agents.compact_examples import example_turns
-from starloom.agents.compact_grammar import UNSUPPORTED, CompactTool, compact_tools, grammar, narrowed, system_prompt
+from starloom.agents.compact_grammar import (
+    UNSUPPORTED,
+    Bounds,
+    CompactTool,
+    compact_tools,
+    grammar,
+    narrowed,
+    system_prompt,
+)
 from starloom.agents.compact_reading import CompactStep, plain, read_plan, with_edges
 from starloom.agents.plans import DeviceProfile, PlanDraft, PlannedStep
 from starloom.llm.port import Generated, GrammarModel, Message, Usage
@@ -40,9 +49,10 @@ class CompactPlanner:
         again = [
             *turns,
             Message("assistant", first.generated.text),
-            Message("user", f"{' '.join(first.complaints)} Write the whole plan again for: {request}"),
+            Message("user", f"{' '.join(item.text for item in first.complaints)} Write the plan again for: {request}"),
         ]
-        second = await self._attempt(again, tools, request, device_ids)
+        bounds = bounds_after(first.complaints, first.steps, first.generated.text, request)
+        second = await self._attempt(again, tools, request, device_ids, bounds)
         better = first if second.is_refusal or len(second.complaints) > len(first.complaints) else second
         return self._draft(better, (first, second))
 
@@ -55,10 +65,15 @@ class CompactPlanner:
         return (await self._model.generate(turns, 'root ::= "."', max_tokens=4)).usage
 
     async def _attempt(
-        self, turns: list[Message], tools: Sequence[CompactTool], request: str, device_ids: Sequence[str]
+        self,
+        turns: list[Message],
+        tools: Sequence[CompactTool],
+        request: str,
+        device_ids: Sequence[str],
+        bounds: Bounds | None = None,
     ) -> "_Attempt":
         usable = narrowed(tools, devices_meant(request, device_ids))
-        generated = await self._model.generate(turns, grammar(usable), max_tokens=self._max_tokens)
+        generated = await self._model.generate(turns, grammar(usable, bounds), max_tokens=self._max_tokens)
         if generated.text.strip() == UNSUPPORTED:
             return _Attempt(generated, (), ())
         steps = with_edges(read_plan(generated.text, tools))
@@ -68,14 +83,15 @@ class CompactPlanner:
         usage = _total([attempt.generated.usage for attempt in attempts])
         if chosen.is_refusal:
             return PlanDraft((), chosen.generated.model, usage, refusal=_REFUSAL)
-        return PlanDraft(planned_steps(chosen.steps), chosen.generated.model, usage, chosen.complaints)
+        warnings = tuple(item.text for item in chosen.complaints)
+        return PlanDraft(planned_steps(chosen.steps), chosen.generated.model, usage, warnings)
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
     generated: Generated
     steps: tuple[CompactStep, ...]
-    complaints: tuple[str, ...]
+    complaints: tuple[Complaint, ...]
 
     @property
     def is_refusal(self) -> bool:
