@@ -1,6 +1,7 @@
 """The three cores against each other and alone: deadlines, notes, resumption; no socket, no clock."""
 
 import json
+import os
 
 import pytest
 from hypothesis import given, settings
@@ -265,7 +266,7 @@ FRAME = st.one_of(
 
 
 @given(st.lists(FRAME, max_size=12), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=int(os.environ.get("STARLOOM_FUZZ_EXAMPLES", "100")), deadline=None)
 def test_no_frame_makes_a_core_raise_hang_or_grow(frames, extended):
     near, far, _ = pair(offer=ALL if extended else None)
     waiting, _ = galaxy()
