@@ -40,8 +40,8 @@ def test_a_chain_of_100_000_tasks_builds_saves_loads_validates_and_refuses_to_cl
 
 
 def test_a_document_whose_chain_closes_is_refused_without_recursion():
-    document = normal_document(chain(20_000))
-    document["dependencies"].append({"from_task_id": "t19999", "to_task_id": "t0"})
+    document = normal_document(chain(5_000))
+    document["dependencies"].append({"from_task_id": "t4999", "to_task_id": "t0"})
     with pytest.raises(DocumentError, match="cycle"):
         build(document)
 

@@ -293,29 +293,29 @@ class BuildConstellationCommand(Command):
 
     def __init__(self, document: Mapping[str, Any], clear_existing: bool = True, with_state: bool = False) -> None:
         super().__init__()
-        self.document = dialects.normalise(document, "document")
+        self.normal = dialects.normalise(document, "document")
         self.clear_existing = clear_existing
         self.with_state = with_state
 
     def _perform(self, constellation: TaskConstellation) -> TaskConstellation:
         if self.clear_existing:
             clear(self, constellation)
-        documents.assemble(constellation, self.document, self.changes, with_state=self.with_state)
+        documents.assemble(constellation, self.normal, self.changes, with_state=self.with_state)
         return constellation
 
     @property
     def description(self) -> str:
         """The command in words."""
-        return f"build {len(self.document['tasks'])} tasks and {len(self.document['dependencies'])} dependencies"
+        return f"build {len(self.normal.tasks)} tasks and {len(self.normal.lines)} dependencies"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the serialised form."""
-        form = {"command": self.name, "document": self.document, "clear_existing": self.clear_existing}
+        form = {"command": self.name, "document": self.normal.document, "clear_existing": self.clear_existing}
         return form | {"with_state": True} if self.with_state else form
 
     def touches(self, constellation: TaskConstellation) -> Touched:
         """Return everything it adds, and everything there is when it clears."""
-        added = {item["task_id"] for item in self.document["tasks"]}
+        added = {item["task_id"] for item in self.normal.document["tasks"]}
         there = {*constellation.graph.tasks, *constellation.graph.lines} if self.clear_existing else set()
         return frozenset(added | there)
 
@@ -336,7 +336,7 @@ class LoadConstellationCommand(BuildConstellationCommand):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the serialised form: that of a build."""
-        return {"command": BuildConstellationCommand.name, "document": self.document, "clear_existing": True}
+        return {"command": BuildConstellationCommand.name, "document": self.normal.document, "clear_existing": True}
 
 
 class SaveConstellationCommand(Command):

@@ -365,7 +365,7 @@ class TaskConstellation:
 
 def why_unreachable(star: TaskStar) -> str:
     """Return the edge that can never be satisfied, in words."""
-    for line in star._in.values():
+    for line in star._in:
         if line._outcome is EdgeOutcome.UNSATISFIABLE and line._source is not None:
             reason = f"; {line._error}" if line._error else ""
             return f"{line.line_id}: {line._source.task_id} is {line._source.status.value}{reason}"

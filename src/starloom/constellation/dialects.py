@@ -17,9 +17,9 @@ from enum import Enum
 from typing import Any
 
 from starloom.constellation import fields
-from starloom.constellation.enums import CancelReason, EdgeOutcome, TaskStatus
+from starloom.constellation.enums import CancelReason, DependencyType, EdgeOutcome, TaskStatus
 from starloom.constellation.line import SPEC_FIELDS as LINE_FIELDS
-from starloom.constellation.line import LineSpec, TaskStarLine, line_spec
+from starloom.constellation.line import LineSpec, TaskStarLine, end_of, line_spec
 from starloom.constellation.problems import ConstellationError, DocumentError
 from starloom.constellation.star import SPEC_FIELDS as TASK_FIELDS
 from starloom.constellation.star import TaskSpec, TaskStar, task_spec
@@ -41,8 +41,21 @@ _TOP = frozenset(
     {"constellation_id", "name", "description", "tasks", "dependencies", "metadata", "schema_version", "version"}
     | {"state", "created_at", "updated_at", "execution_start_time", "execution_end_time", "execution_duration"}
 )
+_TASK_ALL = TASK_FIELDS | TASK_STATE | _TASK_DERIVED | {"task_id", "after"}
+_LINE_ALL = LINE_FIELDS | _ENDS | _LINE_STATE | _LINE_DERIVED
 _TASK_DEFAULTS = TaskSpec()
 _LINE_DEFAULTS = LineSpec()
+_AFTER = LineSpec(DependencyType.SUCCESS_ONLY)
+_ORDERED = {names: tuple(sorted(names)) for names in (TASK_FIELDS, LINE_FIELDS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """A checked document: its normal form, and the description of each task and edge in it, in order."""
+
+    document: dict[str, Json]
+    tasks: list[TaskSpec]
+    lines: list[LineSpec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +67,8 @@ class Content:
     lines: list[TaskStarLine]
 
 
-def normalise(document: Mapping[str, Any], where: str = "document") -> dict[str, Any]:
-    """Return the document in normal form, every field checked; a normal document is returned equal.
+def normalise(document: Mapping[str, Any], where: str = "document") -> Normal:
+    """Return the document in normal form, every field checked; the form of a normal document is equal to it.
 
     Raises:
         DocumentError: naming the place.
@@ -65,19 +78,13 @@ def normalise(document: Mapping[str, Any], where: str = "document") -> dict[str,
     version = document.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         raise DocumentError(f"{where}: schema_version is {version!r}; this Starloom reads {SCHEMA_VERSION}. Update it.")
-    tasks = _normal_tasks(document.get("tasks"), where)
+    tasks, task_specs = _normal_tasks(document.get("tasks"), where)
     lines = [line for task in tasks for line in task.pop("after", ())]
-    lines += _normal_lines(document.get("dependencies"), where)
-    known = {task["task_id"] for task in tasks}
-    named: set[str] = set()
-    for index, line in enumerate(lines):
-        place = f"{where}: dependency {line.get('line_id', index + 1)!r}"
-        for end in ("from_task_id", "to_task_id"):
-            if line[end] not in known:
-                raise DocumentError(f"{place}: {end} is {line[end]!r}, which is no task of this document.")
-        if line.get("line_id") in named:
-            raise DocumentError(f"{place}: the line_id comes twice; ids are unique.")
-        named.add(line.get("line_id", index))
+    line_specs = [_AFTER] * len(lines)
+    more_lines, more_specs = _normal_lines(document.get("dependencies"), where)
+    lines += more_lines
+    line_specs += more_specs
+    _check_ends(tasks, lines, where)
     normal: dict[str, Any] = {"tasks": tasks, "dependencies": lines}
     with _place(where):
         for name in ("constellation_id", "name"):
@@ -85,24 +92,32 @@ def normalise(document: Mapping[str, Any], where: str = "document") -> dict[str,
                 normal[name] = value
         if metadata := fields.json_object(document.get("metadata"), "metadata"):
             normal["metadata"] = metadata
-    return normal
+    return Normal(normal, task_specs, line_specs)
 
 
-def content(normal: Mapping[str, Any]) -> Content:
-    """Return fresh stars and lines of a normal document; statuses are not taken over here ."""
-    about = (normal.get("name", ""), dict(normal.get("metadata", {})))
-    stars = [
-        TaskStar.from_spec(item["task_id"], task_spec({name: item[name] for name in TASK_FIELDS & item.keys()}))
-        for item in normal["tasks"]
-    ]
+def _check_ends(tasks: list[dict[str, Json]], lines: list[dict[str, Json]], where: str) -> None:
+    known = {task["task_id"] for task in tasks}
+    named: set[str] = set()
+    for index, line in enumerate(lines, 1):
+        line_id = line.get("line_id")
+        for end in ("from_task_id", "to_task_id"):
+            if line[end] not in known:
+                place = f"{where}: dependency {line_id or index!r}"
+                raise DocumentError(f"{place}: {end} is {line[end]!r}, which is no task of this document.")
+        if line_id is not None:
+            if line_id in named:
+                raise DocumentError(f"{where}: dependency {line_id!r}: the line_id comes twice; ids are unique.")
+            named.add(line_id)
+
+
+def content(normal: Normal) -> Content:
+    """Return fresh stars and lines of a normal document; statuses are not taken over here."""
+    form = normal.document
+    about = (form.get("name", ""), dict(form.get("metadata", {})))
+    stars = [TaskStar.from_spec(item["task_id"], spec) for item, spec in zip(form["tasks"], normal.tasks, strict=True)]
     lines = [
-        TaskStarLine.from_spec(
-            item["from_task_id"],
-            item["to_task_id"],
-            line_spec({name: item[name] for name in LINE_FIELDS & item.keys()}),
-            item.get("line_id"),
-        )
-        for item in normal["dependencies"]
+        TaskStarLine.from_spec(item["from_task_id"], item["to_task_id"], spec, item.get("line_id"))
+        for item, spec in zip(form["dependencies"], normal.lines, strict=True)
     ]
     return Content(about if about != ("", {}) else None, stars, lines)
 
@@ -139,25 +154,29 @@ def line_document(line: TaskStarLine) -> dict[str, Any]:
     return {**ends, **_given(line.spec, _LINE_DEFAULTS, LINE_FIELDS)}
 
 
-def _given(spec: TaskSpec | LineSpec, defaults: TaskSpec | LineSpec, names: Iterable[str]) -> dict[str, Any]:
+def _given(spec: TaskSpec | LineSpec, defaults: TaskSpec | LineSpec, names: frozenset[str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    for name in sorted(names):
+    if spec is defaults:
+        return given
+    for name in _ORDERED[names]:
         value = getattr(spec, name)
         if value != getattr(defaults, name):
             given[name] = value.value if isinstance(value, Enum) else list(value) if isinstance(value, tuple) else value
     return given
 
 
-def _normal_tasks(value: Json, where: str) -> list[dict[str, Any]]:
+def _normal_tasks(value: Json, where: str) -> tuple[list[dict[str, Any]], list[TaskSpec]]:
     tasks: list[dict[str, Any]] = []
+    specs: list[TaskSpec] = []
     seen: set[str] = set()
+    given = {str(item.get("task_id")) for _, item in _items(value, "tasks", where) if isinstance(item, Mapping)}
     for key, item in _items(value, "tasks", where):
         place = (
             f"{where}: task {item.get('task_id') or key!r}" if isinstance(item, Mapping) else f"{where}: task {key!r}"
         )
         form = dict(as_object(item, place))
-        _refuse_unknown(form, TASK_FIELDS | TASK_STATE | _TASK_DERIVED | {"task_id", "after"}, place)
-        task_id = _own_id(form, "task_id", key, place) or _free("task", len(tasks) + 1, seen)
+        _refuse_unknown(form, _TASK_ALL, place)
+        task_id = _own_id(form, "task_id", key, place) or _free("task", len(tasks) + 1, seen | given)
         if task_id in seen:
             raise DocumentError(f"{place}: the task_id {task_id!r} comes twice; ids are unique.")
         seen.add(task_id)
@@ -170,7 +189,8 @@ def _normal_tasks(value: Json, where: str) -> list[dict[str, Any]]:
                     for before in fields.texts(form["after"], "after")
                 ]
         tasks.append(normal)
-    return tasks
+        specs.append(spec)
+    return tasks, specs
 
 
 def _normal_state(form: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,24 +212,25 @@ def _normal_state(form: Mapping[str, Any]) -> dict[str, Any]:
     return state
 
 
-def _normal_lines(value: Json, where: str) -> list[dict[str, Any]]:
-    lines = []
+def _normal_lines(value: Json, where: str) -> tuple[list[dict[str, Any]], list[LineSpec]]:
+    lines: list[dict[str, Any]] = []
+    specs: list[LineSpec] = []
     for key, item in _items(value, "dependencies", where):
         place = f"{where}: dependency {key!r}"
         if isinstance(item, list):  # the web page's form: {child: [parents]}
             parents = fields.texts(item, f"dependencies.{key}")
             lines += [{"from_task_id": parent, "to_task_id": str(key)} for parent in parents]
+            specs += [_LINE_DEFAULTS] * len(parents)
             continue
         form = _long_names(as_object(item, place), place)
-        _refuse_unknown(form, LINE_FIELDS | _ENDS | _LINE_STATE | _LINE_DERIVED, place)
+        _refuse_unknown(form, _LINE_ALL, place)
         kind = str(form.get("dependency_type") or "").lower()
         if kind == "conditional" and not form.get("condition"):
             form["condition"] = "status == 'completed'"  # upstream never stores its callables
         line_id = _own_id(form, "line_id", key, place)
         with _place(place):
             spec = line_spec({name: form[name] for name in LINE_FIELDS & form.keys()})
-            line = TaskStarLine.from_spec(form.get("from_task_id", ""), form.get("to_task_id", ""), spec)
-            normal: dict[str, Json] = {"from_task_id": line.from_task_id, "to_task_id": line.to_task_id}
+            normal: dict[str, Json] = {name: end_of(form.get(name), name) for name in ("from_task_id", "to_task_id")}
             normal |= _given(spec, _LINE_DEFAULTS, LINE_FIELDS)
             if line_id:
                 normal["line_id"] = line_id
@@ -218,7 +239,8 @@ def _normal_lines(value: Json, where: str) -> list[dict[str, Any]]:
                 if form.get("error") is not None:
                     normal["error"] = fields.text(form["error"], "error")
         lines.append(normal)
-    return lines
+        specs.append(spec)
+    return lines, specs
 
 
 def _items(value: Json, name: str, where: str) -> Iterable[tuple[Any, Any]]:

@@ -15,6 +15,7 @@ from starloom.constellation.changes import Change
 from starloom.constellation.constellation import TaskConstellation
 from starloom.constellation.dialects import (
     SCHEMA_VERSION,
+    Normal,
     as_object,
     content,
     line_document,
@@ -59,7 +60,7 @@ def build(document: Mapping[str, Any], *, where: str = "document") -> TaskConste
         DocumentError: naming the place; a cycle is named by its tasks.
     """
     normal = normalise(document, where)
-    constellation = TaskConstellation(normal.get("constellation_id"))
+    constellation = TaskConstellation(normal.document.get("constellation_id"))
     try:
         assemble(constellation, normal, [], with_state=True)
     except DocumentError:
@@ -79,9 +80,7 @@ def load(path: str | Path) -> TaskConstellation:
     return build(read_file(path), where=str(path))
 
 
-def assemble(
-    constellation: TaskConstellation, normal: Mapping[str, Any], changes: list[Change], *, with_state: bool
-) -> None:
+def assemble(constellation: TaskConstellation, normal: Normal, changes: list[Change], *, with_state: bool) -> None:
     """Add a normal document to a constellation, in bulk; what was done is appended to `changes`.
 
     Raises:
@@ -101,10 +100,10 @@ def assemble(
     constellation.graph.order_all()
     if with_state:
         constellation.check_references(changes)
-        for item, star in zip(normal["tasks"], made.stars, strict=True):
+        for item, star in zip(normal.document["tasks"], made.stars, strict=True):
             if "status" in item:
                 _restore(constellation, star, item)
-        for item, line in zip(normal["dependencies"], made.lines, strict=True):
+        for item, line in zip(normal.document["dependencies"], made.lines, strict=True):
             if "outcome" in item and line.line_id in constellation.undecided:
                 satisfied = item["outcome"] == EdgeOutcome.SATISFIED.value
                 constellation.decide_line(line.line_id, satisfied, item.get("error"))

@@ -8,7 +8,8 @@ import math
 from collections.abc import Mapping
 from difflib import get_close_matches
 from enum import Enum, IntEnum
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar, cast
 
 from starloom.constellation.problems import ConstellationError
 from starloom.constellation.values import Json
@@ -77,15 +78,13 @@ def word(kind: type[_Word], value: Json, field: str) -> _Word:
     """Return the enum's member for a member, its name or its value, in any case; integers for integer enums."""
     if isinstance(value, kind):
         return value
-    if issubclass(kind, IntEnum) and isinstance(value, int) and not isinstance(value, bool):
-        numbers: dict[Json, _Word] = {member.value: member for member in kind}
-        if value in numbers:
-            return numbers[value]
-    elif isinstance(value, str):
-        wanted = value.strip().lower()
-        for member in kind:
-            if wanted in {member.name.lower(), str(member.value).lower()}:
-                return member
+    words = _words_of(kind)
+    if isinstance(value, str):
+        member = words.get(value) or words.get(value.strip().lower())
+    else:
+        member = words.get(value) if isinstance(value, int) and not isinstance(value, bool) else None
+    if member is not None:
+        return cast("_Word", member)
     raise FieldProblem(f"{field} is {value!r}; it must be one of: {_choices(kind)}.")
 
 
@@ -126,11 +125,20 @@ def refuse_unknown(given: Mapping[str, Any], known: frozenset[str], of: str) -> 
     Raises:
         FieldProblem: naming the first unknown field.
     """
+    if given.keys() <= known:
+        return
     for name in given:
         if name not in known:
             close = get_close_matches(str(name), sorted(known), n=1)
             hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(sorted(known))}."
             raise FieldProblem(f"{of} has no field {name!r}.{hint}")
+
+
+@lru_cache(maxsize=32)
+def _words_of(kind: type[Enum]) -> dict[Json, Enum]:
+    words: dict[Json, Enum] = {member.name.lower(): member for member in kind}
+    words |= {member.value if issubclass(kind, IntEnum) else str(member.value).lower(): member for member in kind}
+    return words
 
 
 def _choices(kind: type[Enum]) -> str:

@@ -7,7 +7,6 @@ acyclic graphs", 2006). Whole documents are inserted in bulk and ordered once. N
 
 from collections import deque
 from collections.abc import Iterable
-from typing import NoReturn
 
 from starloom.constellation.line import TaskStarLine
 from starloom.constellation.problems import CycleError, EditError, cycle_text
@@ -67,8 +66,8 @@ class Graph:
             self._reorder(source, target)
         line._source, line._target, line._owned = source, target, True
         self.lines[line._line_id] = line
-        source._out[line._line_id] = line
-        target._in[line._line_id] = line
+        source._out[line] = target
+        target._in[line] = source
         return source, target
 
     def ends_of(self, line: TaskStarLine) -> tuple[TaskStar, TaskStar]:
@@ -84,8 +83,8 @@ class Graph:
     def remove_line(self, line: TaskStarLine, source: TaskStar, target: TaskStar) -> None:
         """Take out an edge; the order stays valid."""
         del self.lines[line._line_id]
-        del source._out[line._line_id]
-        del target._in[line._line_id]
+        del source._out[line]
+        del target._in[line]
         line._source = line._target = None
         line._owned = False
 
@@ -136,9 +135,8 @@ class Graph:
         seen = {star}
         stack = [star]
         while stack and wanted:
-            for line in stack.pop()._in.values():
-                source = line._source
-                if source is not None and source not in seen and source._order >= lowest:
+            for source in stack.pop()._in.values():
+                if source not in seen and source._order >= lowest:
                     seen.add(source)
                     stack.append(source)
                     wanted.discard(source._task_id)
@@ -154,12 +152,12 @@ class Graph:
 
     def _reorder(self, source: TaskStar, target: TaskStar) -> None:
         """Make room for an edge from `source` to `target`, which now stand the wrong way round."""
-        highest, lowest = source._order, target._order
-        after = self._reach(source, target, highest)
+        lowest = target._order
+        after = _reach(source, target)
         before = {source}
         stack = [source]
         while stack:
-            for previous in stack.pop().predecessors():
+            for previous in stack.pop()._in.values():
                 if previous._order >= lowest and previous not in before:
                     before.add(previous)
                     stack.append(previous)
@@ -167,35 +165,28 @@ class Graph:
         for star, order in zip(moved, sorted(star._order for star in moved), strict=True):
             star._order = order
 
-    def _reach(self, source: TaskStar, target: TaskStar, highest: int) -> set[TaskStar]:
-        """Return what follows `target` up to the place of `source`; refuse when that includes `source`."""
-        seen = {target}
-        add, stack = seen.add, [target]
-        push, pop = stack.append, stack.pop
-        while stack:
-            for line in pop()._out.values():
-                star = line._target
-                if star not in seen and star._order <= highest:  # type: ignore[union-attr]
-                    if star is source:
-                        self._refuse_cycle(source, target)
-                    add(star)  # type: ignore[arg-type]
-                    push(star)  # type: ignore[arg-type]
-        return seen
 
-    def _refuse_cycle(self, source: TaskStar, target: TaskStar) -> NoReturn:
-        """Name the cycle: walk back from `source` through tasks no earlier than `target` can be."""
-        came_from = {target: target}
-        stack = [target]
-        while source not in came_from:
-            star = stack.pop()
-            for following in star.successors():
-                if following not in came_from and following._order <= source._order:
-                    came_from[following] = star
-                    stack.append(following)
+def _reach(source: TaskStar, target: TaskStar) -> dict[TaskStar, TaskStar]:
+    """Return what follows `target` up to the place of `source`, each with how it was reached.
+
+    Raises:
+        CycleError: `source` is among it.
+    """
+    highest = source._order
+    came_from = {target: target}
+    stack = [target]
+    push, pop = stack.append, stack.pop
+    while stack:
+        star = pop()
+        for following in star._out.values():
+            if following._order <= highest and following not in came_from:
+                came_from[following] = star
+                push(following)
+    if source in came_from:
         cycle = _path_back(came_from, source, target)
-        raise CycleError(
-            f"The dependency {source._task_id!r} → {target._task_id!r} would close a cycle: {cycle_text(cycle)}.", cycle
-        )
+        names = f"{source._task_id!r} → {target._task_id!r}"
+        raise CycleError(f"The dependency {names} would close a cycle: {cycle_text(cycle)}.", cycle)
+    return came_from
 
 
 def _path_back(came_from: dict[TaskStar, TaskStar], end: TaskStar, start: TaskStar) -> list[TaskId]:

@@ -84,7 +84,7 @@ class Ledger:
         self.ready.pop(star._task_id, None)
         self.doomed.pop(star._task_id, None)
         self.set_status(star, status)
-        for line in star._out.values():
+        for line in star._out:
             self.decide_by_status(line, status)
 
     def decide_by_status(self, line: TaskStarLine, status: TaskStatus) -> None:

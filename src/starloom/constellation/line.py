@@ -115,8 +115,8 @@ class TaskStarLine:
         return line
 
     def _begin(self, from_task_id: Json, to_task_id: Json, spec: LineSpec, line_id: Json) -> None:
-        self._from = TaskId(_end(from_task_id, "from_task_id"))
-        self._to = TaskId(_end(to_task_id, "to_task_id"))
+        self._from = TaskId(end_of(from_task_id, "from_task_id"))
+        self._to = TaskId(end_of(to_task_id, "to_task_id"))
         given = fields.optional_text(line_id, "line_id")
         self._named = given is not None
         self._line_id = LineId(given or f"{self._from}->{self._to}")
@@ -216,7 +216,8 @@ _OUTCOMES: dict[tuple[DependencyType, TaskStatus], EdgeOutcome | None] = {
 }
 
 
-def _end(value: Json, name: str) -> str:
+def end_of(value: Json, name: str) -> str:
+    """Return the id at one end of an edge; refuse a missing one."""
     if value is None or value == "":
         raise FieldProblem(f"{name} is missing: a dependency has two ends.")
     return fields.text(value, name)

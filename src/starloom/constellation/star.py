@@ -17,7 +17,7 @@ from starloom.constellation.enums import CancelReason, DeviceType, TaskPriority,
 from starloom.constellation.problems import ConstellationError, EditError
 from starloom.constellation.references import references_in
 from starloom.constellation.values import Json
-from starloom.ids import LineId, TaskId
+from starloom.ids import TaskId
 
 if TYPE_CHECKING:
     from starloom.constellation.line import TaskStarLine
@@ -56,9 +56,10 @@ def task_spec(given: Mapping[str, Any], base: TaskSpec | None = None) -> TaskSpe
     values: dict[str, Any] = {} if base is None else {name: getattr(base, name) for name in SPEC_FIELDS}
     for name, value in given.items():
         values[name] = _READERS[name](value, name)
-    values["references"] = references_in(
-        values.get("description", ""), values.get("tips", ()), values.get("task_data", {})
-    )
+    if values.get("description") or values.get("tips") or values.get("task_data"):
+        values["references"] = references_in(
+            values.get("description", ""), values.get("tips", ()), values.get("task_data", {})
+        )
     return TaskSpec(**values)
 
 
@@ -180,8 +181,8 @@ class TaskStar:
         self._current_retry = 0
         self._started_at: datetime | None = None
         self._ended_at: datetime | None = None
-        self._in: dict[LineId, TaskStarLine] = {}
-        self._out: dict[LineId, TaskStarLine] = {}
+        self._in: dict[TaskStarLine, TaskStar] = {}  # edge → its source
+        self._out: dict[TaskStarLine, TaskStar] = {}  # edge → its target
         self._waiting = 0  # incoming edges still pending
         self._blocked = 0  # incoming edges that can never be satisfied
         self._order = 0  # place in the graph's topological order
@@ -341,30 +342,30 @@ class TaskStar:
     @property
     def lines_in(self) -> tuple["TaskStarLine", ...]:
         """The edges into it."""
-        return tuple(self._in.values())
+        return tuple(self._in)
 
     @property
     def lines_out(self) -> tuple["TaskStarLine", ...]:
         """The edges out of it."""
-        return tuple(self._out.values())
+        return tuple(self._out)
 
     @property
     def dependencies(self) -> set[TaskId]:
         """The ids of its direct predecessors."""
-        return {line.from_task_id for line in self._in.values()}
+        return {line.from_task_id for line in self._in}
 
     @property
     def dependents(self) -> set[TaskId]:
         """The ids of its direct successors."""
-        return {line.to_task_id for line in self._out.values()}
+        return {line.to_task_id for line in self._out}
 
     def predecessors(self) -> "list[TaskStar]":
         """Return its direct predecessors, once per edge."""
-        return [line._source for line in self._in.values() if line._source is not None]
+        return list(self._in.values())
 
     def successors(self) -> "list[TaskStar]":
         """Return its direct successors, once per edge."""
-        return [line._target for line in self._out.values() if line._target is not None]
+        return list(self._out.values())
 
     def _change(self, name: str, value: Json) -> None:
         if self.has_started:
