@@ -1,0 +1,33 @@
+"""The table of a device's states holds."""
+
+import pytest
+
+from starloom.errors import Bug
+from starloom.fleet.records import TRANSITIONS, DeviceRecord, DeviceStatus
+from starloom.fleet.seat import Seat
+
+
+def seat(status):
+    record = DeviceRecord("dev1", "linux", "linux", status)
+    return Seat(record, cancel_grace_s=1, late_answer_s=1, changed=lambda _: None)
+
+
+@pytest.mark.parametrize("before", DeviceStatus)
+@pytest.mark.parametrize("after", DeviceStatus)
+def test_device_goes_only_where_the_table_says(before, after):
+    if after is before or after in TRANSITIONS[before]:
+        place = seat(before)
+        place.move(after)
+        assert place.record.status is after
+    else:
+        with pytest.raises(Bug, match="cannot go from"):
+            seat(before).move(after)
+
+
+def test_every_state_can_be_left_and_reached():
+    assert all(TRANSITIONS[status] for status in DeviceStatus)
+    assert set().union(*TRANSITIONS.values()) == set(DeviceStatus)
+
+
+def test_only_ready_states_take_work():
+    assert [status for status in DeviceStatus if status.takes_work] == [DeviceStatus.IDLE, DeviceStatus.BUSY]
