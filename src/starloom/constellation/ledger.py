@@ -36,7 +36,7 @@ class Ledger:
     def take_fresh(self) -> list[TaskStar]:
         """Return the tasks that became ready since this was last asked; some may not be ready any more."""
         fresh, self._fresh = self._fresh, []
-        return fresh
+        return list(dict.fromkeys(fresh))
 
     def enter(self, star: TaskStar) -> None:
         """Count a task that is new in the graph."""
