@@ -121,6 +121,14 @@ async def test_refused_picture_is_left_out_stated_and_remembered() -> None:
     assert len(server.requests) == 3
 
 
+async def test_known_context_is_kept_to_and_it_is_said() -> None:
+    old = [Message("user", "a long story " * 200), Message("assistant", "yes " * 200)]
+    async with scripted(GOOD, context_tokens=500) as (model, server):
+        reply = await model.complete([ASK[0], *old, ASK[1]], Step, max_tokens=100)
+    assert reply.repairs == ("left out: 1 older turns",)
+    assert "older turns were left out" in " ".join(server.requests[0].texts)
+
+
 @pytest.mark.parametrize(
     ("line", "kind", "words"),
     [

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from starloom.llm.compaction import compacted
 from starloom.llm.faults import FaultKind, ModelFault, advice
 from starloom.llm.fitting import Fitted, read_reply
 from starloom.llm.openai_compatible import Answer
@@ -92,7 +93,11 @@ class ProviderModel:
         Raises:
             ModelFault: refused, unreachable, or nothing usable after the profile's repair turns.
         """
-        state = _Progress(list(messages), max_tokens, Usage(requests=0), [])
+        room = self._connection.profile.context_tokens
+        said = ""
+        if room is not None:
+            messages, said = compacted(messages, room - max_tokens)
+        state = _Progress(list(messages), max_tokens, Usage(requests=0), [said] if said else [])
         trouble = Unreadable("no reply")
         for _ in range(self._connection.profile.repair_turns + 1):
             answer = await self._ask(state, schema)
