@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from starloom.agents.compact_checks import complaints, devices_meant, names_device, occurs
+from starloom.agents.compact_checks import bound_to_devices, complaints, devices_meant, names_device, occurs
 from starloom.agents.compact_examples import example_turns
 from starloom.agents.compact_grammar import UNSUPPORTED, Shape, compact_tools, grammar, narrowed, system_prompt
 from starloom.agents.compact_planner import CompactPlanner, prefix
@@ -353,3 +353,23 @@ async def test_warming_reads_the_same_turns_as_planning() -> None:
     await planner.warm(BOTH)
     await planner.plan("anything", BOTH)
     assert model.asked[0][:-1] == model.asked[1][:-1]
+
+
+@pytest.mark.parametrize(
+    ("plan", "request_", "devices"),
+    [
+        ('s1=hub.files.read("a.txt")', "read a.txt on the branch", ["branch"]),
+        ('s1=hub.files.read("a.txt")', "read a.txt on branch, please", ["branch"]),
+        ('s1=branch.files.read("a.txt")', "read a.txt here and nothing on the branch", ["hub"]),
+        ('s1=hub.files.read("a.txt")', "read a.txt on the hub and a.txt on the branch", ["hub"]),
+        ('s1=hub.files.read("a.txt")', "read data.txt on the branch and a.txt", ["hub"]),
+        (
+            's1=hub.invoices.read("x/north")\ns2=hub.invoices.read("x/south")',
+            "read the invoices in x/north on the hub and x/south on the branch",
+            ["hub", "branch"],
+        ),
+    ],
+)
+def test_words_that_tie_a_file_to_a_device_decide(plan: str, request_: str, devices: list[str]) -> None:
+    steps = bound_to_devices(read_plan(plan, COMPACT), request_, ["hub", "branch"])
+    assert [step.device_id for step in steps] == devices

@@ -6,7 +6,7 @@ person when it stays. Source: reference llm.md 2.3.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from starloom.agents.compact_grammar import Bounds
@@ -20,6 +20,7 @@ _SEVERAL = re.compile(
     r"|(两|每|各|另一|所有|全部)(台|个)?(设备|机器|电脑|服务器)",
     re.IGNORECASE,
 )
+_ON = r"(on|at|of|from|auf|von|in)\s+((the|my|our|dem|der|den|device|machine)\s+)*"
 _FILE_NAME = re.compile(r"[\w./ -]*[\w-]\.[A-Za-z]\w{0,4}")
 _ENDINGS = {
     "pdf": {"pdf"},
@@ -86,6 +87,29 @@ def devices_meant(request: str, device_ids: Sequence[str]) -> tuple[str, ...]:
     if not named and _SEVERAL.search(request):
         return tuple(device_ids)
     return tuple(device for device in device_ids if device in named or device == device_ids[0])
+
+
+def bound_to_devices(steps: Sequence[CompactStep], request: str, device_ids: Sequence[str]) -> tuple[CompactStep, ...]:
+    """Return the steps on the devices that the request ties their files to: "notes.txt on the branch", "a.csv here".
+
+    A file that is tied to several devices, or to one without the tool, is left where the model put it.
+    """
+    return tuple(_bound(step, request, device_ids) for step in steps)
+
+
+def _bound(step: CompactStep, request: str, device_ids: Sequence[str]) -> CompactStep:
+    tied = {
+        device
+        for place in step.places()
+        for device in device_ids
+        if re.search(
+            rf"(?<![\w./-]){re.escape(place)}\W{{1,3}}{_ON}{re.escape(device)}(?![\w/-]|\.\w)", request, re.IGNORECASE
+        )
+        or (device == device_ids[0] and re.search(rf"(?<![\w./-]){re.escape(place)} here\b", request))
+    }
+    if len(tied) != 1 or not tied <= set(step.tool.devices):
+        return step
+    return replace(step, device_id=tied.pop())
 
 
 def _literals(

@@ -24,16 +24,17 @@ class Example:
 MAX_SHOWN = 6
 
 EXAMPLES = (
+    Example("Book me a flight to Lisbon", ()),
+    Example("Which text files are in notes on {b}?", (("b", "files.list", '("notes","*.txt")'),)),
     Example(
-        "Read the invoices in data/march on {a} and in data/april on {b} and write them to sums.xlsx",
+        "Write the word hello into hi.txt, copy plan.txt to backup/plan.txt on {b} and run df -h there",
         (
-            ("a", "invoices.read", '("data/march")'),
-            ("b", "invoices.read", '("data/april")'),
-            ("a", "sheets.write", '([s1,s2],"sums.xlsx")'),
+            ("a", "files.write", '("hi.txt","hello")'),
+            ("b", "files.copy", '("plan.txt","backup/plan.txt")'),
+            ("b", "shell.run", '("df -h")'),
         ),
     ),
-    Example("Which text files are in notes on {b}?", (("b", "files.list", '("notes","*.txt")'),)),
-    Example("Book me a flight to Lisbon", ()),
+    Example("Show the text of offer.pdf", (("a", "pdf.text", '("offer.pdf")'),)),
     Example(
         "Summarise the invoices of scans/2024 in report.md, then pack report.md into report.zip",
         (
@@ -43,11 +44,19 @@ EXAMPLES = (
         ),
     ),
     Example(
-        "Write the word hello into hi.txt here, copy plan.txt to backup/plan.txt on {b} and run df -h there",
+        "Read the invoices in data/march on {a} and in data/april on {b} and write them to sums.xlsx",
         (
-            ("a", "files.write", '("hi.txt","hello")'),
-            ("b", "files.copy", '("plan.txt","backup/plan.txt")'),
-            ("b", "shell.run", '("df -h")'),
+            ("a", "invoices.read", '("data/march")'),
+            ("b", "invoices.read", '("data/april")'),
+            ("a", "sheets.write", '([s1,s2],"sums.xlsx")'),
+        ),
+    ),
+    Example(
+        "Sort people.xlsx by age and write the result to ages.xlsx",
+        (
+            ("a", "sheets.read", '("people.xlsx")'),
+            ("a", "tables.sort", '(s1,"age")'),
+            ("a", "sheets.write", '([s2],"ages.xlsx")'),
         ),
     ),
     Example(
@@ -59,15 +68,6 @@ EXAMPLES = (
             ("a", "files.zip", '(["letter.pdf","brief.txt"],"letters.zip")'),
         ),
     ),
-    Example(
-        "Sort people.xlsx by age and write the result to ages.xlsx",
-        (
-            ("a", "sheets.read", '("people.xlsx")'),
-            ("a", "tables.sort", '(s1,"age")'),
-            ("a", "sheets.write", '([s2],"ages.xlsx")'),
-        ),
-    ),
-    Example("Show the text of offer.pdf", (("a", "pdf.text", '("offer.pdf")'),)),
 )
 
 

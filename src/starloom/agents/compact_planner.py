@@ -11,7 +11,7 @@ Made by `session` when the role's model is the embedded one; called by `agents.c
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starloom.agents.compact_checks import Complaint, bounds_after, complaints, devices_meant
+from starloom.agents.compact_checks import Complaint, bound_to_devices, bounds_after, complaints, devices_meant
 from starloom.agents.compact_examples import example_turns
 from starloom.agents.compact_grammar import (
     UNSUPPORTED,
@@ -76,7 +76,7 @@ class CompactPlanner:
         generated = await self._model.generate(turns, grammar(usable, bounds), max_tokens=self._max_tokens)
         if generated.text.strip() == UNSUPPORTED:
             return _Attempt(generated, (), ())
-        steps = with_edges(read_plan(generated.text, tools))
+        steps = with_edges(bound_to_devices(read_plan(generated.text, tools), request, device_ids))
         return _Attempt(generated, steps, complaints(steps, request, device_ids))
 
     def _draft(self, chosen: "_Attempt", attempts: Sequence["_Attempt"]) -> PlanDraft:
