@@ -1,6 +1,6 @@
 """How well the embedded model plans: the request files with the real weights, judged strictly; prints a table.
 
-Run: python benchmarks/planning.py [tuned|held-out|all] [--verbose]. Needs the weights (starloom model install).
+Run: python -m benchmarks.planner [tuned|held-out|all] [--verbose]. Needs the weights (starloom model install).
 A plan counts when its tools, devices, arguments and derived edges are exactly those of one accepted plan, in any order
 of independent lines; a request that no tool can do counts when it is refused. `tests/agents/test_compact_model.py`
 holds the floor.
