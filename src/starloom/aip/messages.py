@@ -17,6 +17,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starloom.errors import WireError
 
 EXTENSION = "x_starloom"
+# Ours: the error of a Result whose attempt an earlier device process began; compare with it to know the doubt.
+IN_DOUBT = "An earlier process began this attempt and died; whether it took effect is not known."
 _NO_EXTENSION = f',"{EXTENSION}":null}}'
 
 Json: TypeAlias = Any  # a JSON value: None, bool, int, float, str, list[Json] or dict[str, Json]
