@@ -57,7 +57,14 @@ class PackageSource:
         ]
         last_lines: deque[str] = deque(maxlen=6)
         with subprocess.Popen(  # noqa: S603 - our own interpreter, arguments from the frozen spec
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8", errors="replace"
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,  # Ctrl-C is for us: we end it, and say that the parts are kept
         ) as process:
             stopper = threading.Thread(target=_stop_when_cancelled, args=(process, sink), daemon=True)
             stopper.start()
