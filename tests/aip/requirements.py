@@ -577,6 +577,7 @@ REQUIREMENTS = (
             PROCESS + "test_attempt_is_carried_out_once_however_often_it_is_asked_for",
             AGREED + "test_attempt_is_done_once_and_forgotten_when_its_result_is_stored",
             AGREED + "test_attempt_asked_for_again_while_it_runs_joins_the_running_one",
+            AGREED + "test_repeated_call_id_is_carried_out_again_unless_it_is_an_attempt",
         ),
     ),
     Requirement(

@@ -105,14 +105,15 @@ class Fleet:
         root_name: str | None = "",
         timeout_s: float | None = None,
         on_progress: Callable[[str], None] | None = None,
+        once: bool = False,
     ) -> list[Result]:
         """Have a device carry out commands, stopping at the first failure, and return one Result each, in order.
 
         Waits until the device has a free place; `timeout_s` counts from then. Cancelled: the tool is stopped on the
         device first, then `CancelledError` leaves; a device that cannot be told (upstream's) stays busy instead.
 
-        Commands whose every `call_id` the caller gave are attempts: a Starloom device carries each out once, and
-        answers a repeated id with the first result. Say `committed` when the results are stored.
+        `once`: the commands' call ids are attempts, unique for ever: a Starloom device with a record carries each out
+        once and answers a repeated id with the first result. Say `committed` when the results are stored.
 
         Raises:
             UnknownDevice: it was never seen.
@@ -134,7 +135,7 @@ class Fleet:
             process_name=process_name,
             root_name=root_name,
             on_progress=on_progress,
-            once=bool(commands) and all(command.call_id for command in commands),
+            once=once,
         )
         return await seat.call(commands, order)
 
