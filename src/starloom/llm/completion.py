@@ -83,6 +83,11 @@ class ProviderModel:
         return self._connection.profile.model
 
     @property
+    def base_url(self) -> str:
+        """The endpoint's address."""
+        return self._connection.base_url
+
+    @property
     def output_mode(self) -> OutputMode:
         """The mode in use now."""
         return self._mode

@@ -7,12 +7,15 @@ Called by `session` (wiring) and `cli` (`model test`). The embedded model is ope
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from starloom.clock import Clock
 from starloom.errors import ModelError, UsageError
 from starloom.llm.completion import ProviderModel
 from starloom.llm.embedded import EmbeddedModel, EmbeddedSettings
+from starloom.llm.fallback import FallbackModel, FellBack
 from starloom.llm.keys import find_key, read_keyring
 from starloom.llm.openai_compatible import Connection
-from starloom.llm.settings import EMBEDDED, ModelProfile
+from starloom.llm.probe import Verdicts
+from starloom.llm.settings import EMBEDDED, ModelProfile, ModelSettings, Role
 from starloom.llm.weight_install import is_installed
 from starloom.llm.weights import KNOWN_MODELS, default_directory
 
@@ -30,6 +33,34 @@ def open_model(
     if profile.provider == EMBEDDED:
         raise UsageError("The embedded model only plans with typed tools; this role needs another model.")
     return ProviderModel(Connection(profile, find_key(profile, environ, keyring_lookup)))
+
+
+def open_role(
+    settings: ModelSettings,
+    role: Role,
+    environ: Mapping[str, str],
+    clock: Clock,
+    *,
+    keyring_lookup: Callable[[str], str | None] = read_keyring,
+    verdicts: Verdicts | None = None,
+    told: Callable[[FellBack], None] = lambda _: None,
+) -> ProviderModel | FallbackModel:
+    """Return a role's model, with the backup role's behind it when one is set; must be closed.
+
+    What the doctor found out about a model (`verdicts`) fills in what its profile leaves open.
+
+    Raises:
+        UsageError: no model is chosen, a key is missing, or the profile is the embedded model's.
+    """
+    chosen = [settings.profile_for(role)]
+    if role is not Role.BACKUP and Role.BACKUP in settings.roles:
+        chosen.append(settings.profile_for(Role.BACKUP))
+    models = []
+    for profile in chosen:
+        model = open_model(profile, environ, keyring_lookup)
+        verdict = verdicts.find(profile.model, model.base_url) if verdicts else None
+        models.append(open_model(verdict.applied_to(profile), environ, keyring_lookup) if verdict else model)
+    return models[0] if len(models) == 1 else FallbackModel(models, clock, told=told)
 
 
 def open_embedded(profile: ModelProfile, folder: Path | None = None) -> EmbeddedModel:
