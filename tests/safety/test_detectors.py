@@ -109,3 +109,9 @@ def test_sanitising_twice_changes_nothing_more(text):
 def test_findings_point_into_the_text(text):
     for finding in detect(text):
         assert 0 <= finding.start < finding.end <= len(text)
+
+
+@pytest.mark.parametrize("piece", [" ", "[ ", "user ", "# ", "new ", "role ", "\n", "ignore all "])
+def test_long_text_is_searched_soon(piece):
+    """With a pattern that backtracks this takes minutes."""
+    assert detect(piece * (100_000 // len(piece))) == ()

@@ -110,3 +110,27 @@ def test_no_known_secret_survives(known, pieces):
 def test_redacting_twice_changes_nothing_more(text):
     once = PLAIN.text(text)
     assert PLAIN.text(once) == once
+
+
+REPEATED = [
+    "a",
+    "a-",
+    "a_",
+    "x.",
+    "http://",
+    "?a",
+    "eyJ",
+    "eyJ-",
+    "sk-",
+    "token",
+    "password=",
+    "bearer ",
+    "-----BEGIN PRIVATE KEY-----",
+]
+
+
+@pytest.mark.parametrize("piece", REPEATED)
+def test_long_text_is_redacted_soon(piece):
+    """With a pattern that backtracks this takes minutes."""
+    text = piece * (100_000 // len(piece))
+    assert PLAIN.text(PLAIN.text(text)) == PLAIN.text(text)

@@ -107,3 +107,9 @@ def test_date(text, day):
 
 def test_currencies_are_whole_words():
     assert currencies_in("EUROPE in EUR, £5 and $3, CHFX") == {"EUR", "GBP", "$"}
+
+
+@pytest.mark.parametrize("piece", [" ", "1", "1,111", "EUR ", "(-", "9'999", "- ", "3. ", "€"])
+def test_long_line_is_read_soon(piece):
+    """With a pattern that backtracks this does not end."""
+    assert all(amount.value is not None or amount.currency for amount in amounts_in(piece * (20_000 // len(piece))))

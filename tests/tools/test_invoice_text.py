@@ -147,3 +147,27 @@ def test_decoys_never_become_the_total(net, deposit, shipping, in_german):
     values = (net, shipping, deposit, net + shipping)
     body = "\n".join(f"{name}: {amount(value)} EUR" for name, value in zip(names, values, strict=True))
     assert total_of(body) == Decimal(net + shipping) / 100
+
+
+REPEATED = [
+    " ",
+    "1",
+    "1,111",
+    "a-",
+    "Total ",
+    "EUR ",
+    "Invoice no ",
+    "3. ",
+    "A, ",
+    "| ",
+    "(-",
+    "\t",
+    "9'999",
+    "VAT 19 % ",
+]
+
+
+@pytest.mark.parametrize("piece", REPEATED)
+def test_hostile_document_is_given_up_soon(piece):
+    """With a pattern that backtracks this does not end; a line of 50,000 spaces once took minutes."""
+    assert isinstance(read_invoice(HEAD + piece * (50_000 // len(piece)) + "\nTotal x"), Unclear)

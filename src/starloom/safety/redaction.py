@@ -27,20 +27,20 @@ def _after_first_group(match: re.Match[str]) -> str:
 
 _PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), MARK),
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@'\"<>]+@"), rf"\1{MARK}@"),
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]{0,30}://)[^\s/@'\"<>]+@"), rf"\1{MARK}@"),
     (
-        re.compile(rf"(?i)([?&;#](?:[\w.-]*{_NAME}|key|sig|code|auth)=)(?!\[redacted\])[^&#\s'\"<>]+"),
+        re.compile(rf"(?i)([?&;#](?:[\w.-]{{0,64}}{_NAME}|key|sig|code|auth)=)(?!\[redacted\])[^&#\s'\"<>]+"),
         _after_first_group,
     ),
     (re.compile(r"(?i)\b((?:bearer|basic|digest)\s+)(?!\[redacted\])[a-z0-9._~+/=-]{8,}"), _after_first_group),
     (
         re.compile(
-            rf"(?i)(?<![a-z0-9])((?:[a-z0-9]+[_-])*{_NAME}[\"']?\s*[:=]\s*[\"']?)"
+            rf"(?i)(?<![a-z0-9])({_NAME}[\"']?\s*[:=]\s*[\"']?)"
             r"(?!\[redacted\])(?!(?:bearer|basic|digest)\s)[^\s\"',;&<>(){}\[\]]{4,}"
         ),
         _after_first_group,
     ),
-    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"), MARK),
+    (re.compile(r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"), MARK),
     (re.compile(r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}|\b(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{10,}"), MARK),
     (re.compile(r"\bgh[opsur]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bhf_[A-Za-z0-9]{20,}"), MARK),
     (re.compile(r"\bxox[abeoprs]-[\w-]{10,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{30,}"), MARK),

@@ -24,7 +24,7 @@ _DIGITS = (
     r"|\d+(?:[.,]\d{2})?"
 )
 _AMOUNT = re.compile(
-    rf"(?<![\w.,'’/:\-−])(?P<open>\()?(?P<sign1>[-−]\s?)?(?P<before>{_CURRENCY})?\s*(?P<sign2>[-−]\s?)?"
+    rf"(?<![\w.,'’/:\-−])(?P<open>\()?(?P<sign1>[-−]\s?)?(?:(?P<before>{_CURRENCY})\s{{0,80}})?(?P<sign2>[-−]\s?)?"
     rf"(?P<digits>{_DIGITS})(?P<sign3>[-−](?![\d\w]))?(?P<close>\))?(?:\s?(?P<after>{_CURRENCY}))?"
     r"(?![\w%]|\s%|[.,'’/:\-−]\d)"
 )

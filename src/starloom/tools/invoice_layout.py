@@ -17,6 +17,8 @@ _GAP = re.compile(r"\s{2,}|\t|\s*\|\s*|\f")
 _NEAR_COLUMNS = 6
 _RECIPIENT_LINES = 5
 _HEAD_LINES = 25
+_LONGEST_LINE = 1_000
+_MOST_LINES = 20_000
 
 _NUMBER_LABEL = re.compile(
     r"(?i)\W*(?:(?:tax |credit )?(?:invoice|bill)[\s-]*(?:number|num\.?|no\.?|nr\.?|#|id)|inv\.?\s*(?:no\.?|#)"
@@ -71,8 +73,9 @@ class Line:
 
 
 def lines_of(text: str) -> list[Line]:
-    """Return the lines that are not empty."""
-    return [Line(line.rstrip()) for line in re.split(r"[\n\f]", text) if line.strip()]
+    """Return the lines that are not empty; what no page is wide enough for is cut off, and so is what follows."""
+    lines = (line[:_LONGEST_LINE].rstrip() for line in re.split(r"[\n\f]", text))
+    return [Line(line) for line in lines if line][:_MOST_LINES]
 
 
 def find_number(lines: Sequence[Line]) -> str | tuple[str, ...]:
