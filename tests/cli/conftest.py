@@ -59,6 +59,10 @@ class Program:
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
+    def freeze(self) -> None:
+        """Stop the process where it is, so that what is asked of it stays unanswered."""
+        self.process.send_signal(signal.SIGSTOP)
+
     def kill(self) -> None:
         self.process.kill()
 
@@ -86,13 +90,8 @@ class Home:
 
     def environ(self, **more: str) -> dict[str, str]:
         base = {name: value for name, value in os.environ.items() if not name.startswith("STARLOOM")}
-        return {
-            **base,
-            "STARLOOM_HOME": str(self.folder / "home"),
-            "HOME": str(self.folder),
-            "PYTHONUNBUFFERED": "1",
-            **more,
-        }
+        own = {"STARLOOM_HOME": str(self.folder / "home"), "HOME": str(self.folder), "PYTHONUNBUFFERED": "1"}
+        return {**base, **own, **more}
 
     def run(self, *words: str, cwd: Path | None = None, **more: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

@@ -13,6 +13,11 @@ tasks:
 """
 
 
+def one_task(tool: str, **arguments: str) -> str:
+    task = {"task_id": "a", "target_device_id": "hub", "task_data": {"tool": tool, "arguments": arguments}}
+    return json.dumps({"name": "n", "tasks": [task]})
+
+
 def one_line(done) -> str:
     assert done.returncode not in (0, 70), done.stderr
     lines = done.stderr.strip().splitlines()
@@ -85,9 +90,7 @@ def test_an_empty_request(home):
 
 def test_an_empty_folder_of_invoices(home):
     (home.work / "empty").mkdir()
-    (home.work / "r.yaml").write_text(
-        "name: n\ntasks:\n  - {task_id: a, target_device_id: hub, task_data: {tool: invoices.read, arguments: {folder: empty}}}\n"
-    )
+    (home.work / "r.yaml").write_text(one_task("invoices.read", folder="empty"))
     done = home.run("run", "r.yaml", "--json")
     failed = [json.loads(line) for line in done.stdout.splitlines() if '"task_failed"' in line]
     assert done.returncode == 1
@@ -107,9 +110,7 @@ def test_joining_what_is_no_address(home):
 
 def test_without_anyone_to_ask_a_risky_action_is_refused(home):
     (home.work / "keep.txt").write_text("keep")
-    (home.work / "r.yaml").write_text(
-        "name: n\ntasks:\n  - {task_id: a, target_device_id: hub, task_data: {tool: files.delete, arguments: {path: keep.txt}}}\n"
-    )
+    (home.work / "r.yaml").write_text(one_task("files.delete", path="keep.txt"))
     done = home.run("run", "r.yaml", "--json")
     kinds = [json.loads(line)["kind"] for line in done.stdout.splitlines()]
     assert done.returncode == 1

@@ -29,6 +29,7 @@ from starloom.session.desk import ApprovalDesk
 from starloom.session.executor import Crew
 from starloom.session.galaxy import Galaxy
 from starloom.session.models import opened_models
+from starloom.session.profiles import device_there
 from starloom.session.round import Limits
 from starloom.settings import Settings
 from starloom.tools.builtin import builtin_toolsets
@@ -113,8 +114,6 @@ async def device_ready(fleet: Fleet, device_id: str, *, timeout_s: float) -> Non
     """
     try:
         async with asyncio.timeout(timeout_s):
-            async for _ in fleet.changes():
-                if any(record.device_id == device_id and record.status.takes_work for record in fleet.records()):
-                    return
+            await device_there(fleet, device_id)
     except TimeoutError:
         raise DeviceError(f"Device {device_id!r} did not join within {timeout_s:g} s.", device_id=device_id) from None

@@ -12,7 +12,7 @@ from typing import Any
 from starloom.agents.record import AgentEvent
 from starloom.aip.messages import Command, Result, ResultStatus
 from starloom.clock import Clock
-from starloom.errors import DeviceError, ModelError, StarloomError
+from starloom.errors import ModelError, StarloomError
 from starloom.fleet.errors import CallTimedOut, DeviceLost, DeviceOffline
 from starloom.fleet.fleet import Fleet
 from starloom.ids import Ids, RunId
@@ -27,7 +27,7 @@ from starloom.safety.redaction import Redactor
 from starloom.safety.rules import propose
 from starloom.session.desk import ApprovalDesk
 from starloom.session.dispatch import FleetDispatcher
-from starloom.session.profiles import profile_of, tool_profile
+from starloom.session.profiles import device_there, profile_of, tool_profile
 from starloom.session.round import Limits, run_goal
 from starloom.session.step import to_journal
 from starloom.session.trust import suspicions_in
@@ -72,7 +72,7 @@ class FleetExecutor:
             return Failed(self._crew.redactor.text(error.message))
 
     async def _call_tool(self, attempt: Attempt, tool: str, arguments: Mapping[str, Any]) -> Outcome:
-        profile = tool_profile(self._crew.fleet.get(attempt.device_id), tool)
+        profile = tool_profile(await device_there(self._crew.fleet, attempt.device_id), tool)
         risk = profile.risk if profile else None
         action = propose(attempt.device_id, tool, dict(arguments), risk, profile.destinations if profile else ())
         verdict = await self._crew.gate.admit(action, self._facts, run_id=self._run_id, task_id=attempt.task_id)
@@ -88,21 +88,25 @@ class FleetExecutor:
         return outcome
 
     async def _send(self, attempt: Attempt, command: Command, *, repeatable: bool) -> Outcome:
-        try:
-            [result] = await self._crew.fleet.call(
-                attempt.device_id,
-                [command],
-                session_id=str(attempt.attempt_id),
-                task_name=attempt.task_id,
-                timeout_s=attempt.timeout_s,
-            )
-        except DeviceOffline as error:
-            return Failed(error.message, transient=True)
-        except (DeviceLost, CallTimedOut) as error:
-            return Failed(error.message, transient=repeatable, in_doubt=error.in_doubt and not repeatable)
-        except DeviceError as error:
-            return Failed(error.message)
-        return self._outcome(result)
+        """Send the command until it is answered; a device that is away is waited for, as long as the runner lets us."""
+        while True:
+            await device_there(self._crew.fleet, attempt.device_id)
+            try:
+                [result] = await self._crew.fleet.call(
+                    attempt.device_id,
+                    [command],
+                    session_id=str(attempt.attempt_id),
+                    task_name=attempt.task_id,
+                    timeout_s=attempt.timeout_s,
+                )
+                return self._outcome(result)
+            except DeviceOffline:
+                continue  # nothing was sent
+            except DeviceLost as error:
+                if error.in_doubt and not repeatable:
+                    return Failed(error.message, in_doubt=True)
+            except CallTimedOut as error:
+                return Failed(error.message, transient=repeatable, in_doubt=not repeatable)
 
     def _outcome(self, result: Result) -> Outcome:
         if result.status is ResultStatus.SUCCESS:
@@ -118,7 +122,7 @@ class FleetExecutor:
             )
         outcome = await run_goal(
             attempt.description,
-            device=profile_of(crew.fleet.get(attempt.device_id), has_agent=True),
+            device=profile_of(await device_there(crew.fleet, attempt.device_id), has_agent=True),
             dispatcher=FleetDispatcher(crew.fleet, attempt),
             model=crew.model,
             gate=crew.gate,

@@ -119,16 +119,16 @@ class Galaxy:
         return run_id
 
     async def resume(self, run_id: RunId) -> None:
-        """Take up a run that has not ended, from the journal alone.
+        """Take up a run that has not ended, from the journal alone; nothing happens to one that is running here.
 
         Raises:
-            UsageError: unknown, already ended, or running in this hub.
+            UsageError: unknown, or already ended.
         """
         started = await self.known_run(run_id)
         if await self.ending(run_id) is not None:
             raise UsageError(f"Run {run_id!r} has ended; start it anew, or fork it.", run_id=run_id)
         if run_id in self._runs:
-            raise UsageError(f"Run {run_id!r} is running in this hub already.", run_id=run_id)
+            return
         has_graph = any(isinstance(item.event, EditApplied) for item in await self.journal.read(run_id))
         if has_graph:
             self._start(run_id, lambda: self._resume(run_id, started))

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from starloom.agents.plans import DeviceProfile, ToolProfile
 from starloom.aip.messages import MCPToolInfo
+from starloom.errors import WireError
 from starloom.fleet.fleet import Fleet
 from starloom.fleet.records import DeviceRecord
 from starloom.ids import DeviceId
@@ -36,6 +37,15 @@ class FleetDirectory:
     def changes(self) -> AsyncIterator[None]:
         """Yield whenever the offers may have changed."""
         return self._fleet.changes()
+
+
+async def device_there(fleet: Fleet, device_id: str) -> DeviceRecord:
+    """Return the device's record as soon as it can take work; wait as long as it takes."""
+    async for _ in fleet.changes():
+        for record in fleet.records():
+            if record.device_id == device_id and record.status.takes_work:
+                return record
+    raise WireError(f"The fleet closed while device {device_id!r} was waited for.", device_id=device_id)
 
 
 def device_profiles(fleet: Fleet, *, here: str, has_agent: bool) -> tuple[DeviceProfile, ...]:
