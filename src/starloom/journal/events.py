@@ -68,6 +68,7 @@ class RunEnded:
     state: str = ""  # the constellation's final state, empty when there was no graph
     error: str | None = None
     result: Json = None
+    digest: str = ""  # SHA-256 of the graph's canonical JSON, so that a replay can prove itself (I8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class EditApplied:
     by: str  # user | planner | rule | import
     why: str = ""
     against: int | None = None  # the version it was made against, when older
+    action: str = "edit"  # edit | undo | redo, so that a replay has the same history of undo
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +233,16 @@ class DeviceStatusChanged:
 
 @dataclass(frozen=True, slots=True)
 class PlanProposed:
-    """A planner drafted tasks for a request; `summary` has one line a task, for the preview before anything runs."""
+    """A planner drafted tasks for a request; `summary` has one line a task, for the preview before anything runs.
+
+    `document` is the whole plan, so that a hub that was stopped before the first task goes on with this very plan.
+    """
 
     kind: ClassVar[str] = "plan_proposed"
     summary: list[str]
     model: str = ""
     warnings: list[str] = field(default_factory=list)
+    document: Json = None
 
 
 @dataclass(frozen=True, slots=True)

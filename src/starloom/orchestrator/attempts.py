@@ -35,8 +35,9 @@ def build_attempt(state: RunState, star: TaskStar, live: LiveAttempt, default_ti
         description=description,
         tips=tips,
         task_data=task_data,
-        inputs={before.task_id: before.result for before in star.predecessors()},
+        inputs=star.inputs(),
         timeout_s=spec.timeout if spec.timeout is not None else default_timeout_s,
+        idempotent=spec.idempotent,
     )
 
 

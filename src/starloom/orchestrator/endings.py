@@ -1,31 +1,45 @@
 """How things end and go on: retries, stop reasons, results, what a task waits for; pure, for the scheduler."""
 
+import hashlib
+from dataclasses import replace
+
 from starloom.constellation.constellation import TaskConstellation
+from starloom.constellation.documents import canonical_json
 from starloom.constellation.enums import ConstellationState, EdgeOutcome, TaskStatus
 from starloom.constellation.star import TaskStar
 from starloom.journal import events as e
 from starloom.journal.events import Json
 from starloom.orchestrator.assignment import Assignment
 from starloom.orchestrator.ports import Failed
-from starloom.orchestrator.settings import RunSettings
-from starloom.orchestrator.state import RunState
+from starloom.orchestrator.settings import InDoubt, RunSettings
+from starloom.orchestrator.state import LiveAttempt, RunState
 
 
 def retry_delay(star: TaskStar, outcome: Failed, settings: RunSettings, *, is_lost: bool) -> float | None:
     """Return the seconds until the next attempt of a failed task; None when it has failed for good.
 
     Repeated is what is marked idempotent, or failed in passing without doubt about its effect. A lost device does not
-    use up the retries of an idempotent task.
+    use up the retries of a task that may be repeated. What someone decided to try again is tried again.
     """
+    if outcome.again:
+        return 0.0
     spec = star.spec
     may_repeat = spec.idempotent or (outcome.transient and not outcome.in_doubt)
-    tries = spec.retry_count + (settings.device_losses if is_lost and spec.idempotent else 0)
+    tries = spec.retry_count + (settings.device_losses if is_lost else 0)
     if not may_repeat or star.current_retry >= tries:
         return None
     if is_lost:
         return 0.0
     growth: float = settings.retry_factor ** min(star.current_retry, 64)
     return min(settings.retry_delay_s * growth, settings.retry_max_delay_s)
+
+
+def gives_up_lost(state: RunState, live: LiveAttempt, settings: RunSettings) -> bool:
+    """Whether an attempt on a device that stays away is given up, so that another device can take an idempotent task.
+
+    When doubt is put to a person, whoever performs the attempt does so, and goes on when the device comes back.
+    """
+    return settings.in_doubt is not InDoubt.ASK or state.constellation.get_task(live.task_id).spec.idempotent
 
 
 def stop_reason(constellation: TaskConstellation, unplaced: int) -> tuple[str, str | None]:
@@ -44,6 +58,16 @@ def stop_reason(constellation: TaskConstellation, unplaced: int) -> tuple[str, s
     if unplaced == len(failures) and final is ConstellationState.FAILED:
         return "nothing_can_run", error
     return final.value, error
+
+
+def sealed(event: e.RunEnded, constellation: TaskConstellation) -> e.RunEnded:
+    """Return the end with the digest of the graph as it ended, by which a replay can prove itself (I8)."""
+    return replace(event, digest=digest(constellation))
+
+
+def digest(constellation: TaskConstellation) -> str:
+    """Return the SHA-256 of the graph's canonical JSON."""
+    return hashlib.sha256(canonical_json(constellation).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def end_event(constellation: TaskConstellation, reason: str, error: str | None, figures: dict[str, Json]) -> e.Event:

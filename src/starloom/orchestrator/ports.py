@@ -29,6 +29,7 @@ class Attempt:
     task_data: dict[str, Any] = field(default_factory=dict)
     inputs: dict[TaskId, Any] = field(default_factory=dict)
     timeout_s: float | None = None
+    idempotent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,21 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The attempt failed. `transient`: another try may help. `in_doubt`: its effect may have happened."""
+    """The attempt failed.
+
+    Attributes:
+        error: why, in words.
+        transient: another try may help.
+        in_doubt: its effect may have happened.
+        interrupted: what performed it was lost in the middle; for a task that may be repeated, a loss of its device.
+        again: someone who may decide it has decided that the task is tried again, whatever its retries.
+    """
 
     error: str
     transient: bool = False
     in_doubt: bool = False
+    interrupted: bool = False
+    again: bool = False
 
 
 Outcome: TypeAlias = Completed | Failed

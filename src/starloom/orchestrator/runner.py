@@ -33,7 +33,7 @@ from starloom.journal import events as e
 from starloom.journal.events import Event, Json, Recorded
 from starloom.journal.store import Journal
 from starloom.orchestrator import signals as s
-from starloom.orchestrator.endings import final_results, stop_reason
+from starloom.orchestrator.endings import final_results, sealed, stop_reason
 from starloom.orchestrator.performing import Performer, Reconcile
 from starloom.orchestrator.ports import DeviceDirectory, Failed, TaskExecutor
 from starloom.orchestrator.replanning import Replan, ReplanRequest
@@ -258,6 +258,8 @@ class Runner:
 
     async def _commit(self, events: Sequence[Event]) -> None:
         if self._journal is not None:
+            if isinstance(events[-1], e.RunEnded):
+                events = [*events[:-1], sealed(events[-1], self._state.constellation)]
             recorded = await self._journal.append(self.run_id, events, epoch=self._epoch)
             if self._stream is not None:
                 self._stream.publish(recorded)
@@ -319,7 +321,7 @@ class Runner:
     async def _call_planner(self, command: s.CallPlanner) -> None:
         constellation = self._state.constellation
         version = constellation.version
-        request = ReplanRequest(self.run_id, version, command.surprises, to_document(constellation))
+        request = ReplanRequest(self.run_id, version, command.surprises, partial(to_document, constellation))
         if self._replan is None:
             raise Bug("The scheduler called a planner that is not there.")
         try:

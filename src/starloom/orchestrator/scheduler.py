@@ -24,7 +24,7 @@ from starloom.journal.events import Json
 from starloom.orchestrator import signals as s
 from starloom.orchestrator.assignment import Assignment
 from starloom.orchestrator.attempts import build_attempt
-from starloom.orchestrator.endings import end_event, final_results, retry_delay, stop_reason, why_waiting
+from starloom.orchestrator.endings import end_event, final_results, gives_up_lost, retry_delay, stop_reason, why_waiting
 from starloom.orchestrator.ports import Completed, DeviceOffer, Failed
 from starloom.orchestrator.ranks import Ranks
 from starloom.orchestrator.replanning import Surprise
@@ -158,12 +158,12 @@ class Scheduler:
             self._emit(e.TaskCompleted(live.task_id, live.number, outcome.result))
             if star.spec.replan:
                 self._surprises.add(Surprise("asked", live.task_id))
-            else:
+            elif self._surprises.wants_completions:
                 self._surprises.add(Surprise("completed", live.task_id))
         elif stopping is not None and stopping[0] != _LOST:
             self._emit(e.TaskCancelled(live.task_id, stopping[0], stopping[1] or outcome.error))
         else:
-            lost = outcome.in_doubt and not self._assignment.is_offered(live.device_id)
+            lost = outcome.interrupted or (outcome.in_doubt and not self._assignment.is_offered(live.device_id))
             self._attempt_failed(star, live, outcome, is_lost=lost or stopping is not None)
 
     def _attempt_stopped(self, signal: s.AttemptStopped) -> None:
@@ -225,7 +225,7 @@ class Scheduler:
             self._fail_unserved(constellation.get_task(name), reason)
         elif kind == "lost" and not self._assignment.is_offered(DeviceId(name)):
             for live in list(self.state.live.values()):
-                if live.device_id == name:
+                if live.device_id == name and gives_up_lost(self.state, live, self._settings):
                     self._stop(live, _LOST, "")
 
     def _edit_proposed(self, signal: s.EditProposed) -> None:
@@ -250,7 +250,7 @@ class Scheduler:
             edit = editor.undo(signal.by) if signal.action == "undo" else editor.redo(signal.by)
         if edit is None:
             return None
-        event = e.EditApplied(edit.version, list(edit.commands), edit.by, edit.why, edit.against)
+        event = e.EditApplied(edit.version, list(edit.commands), edit.by, edit.why, edit.against, signal.action)
         self._emit(event)
         constellation = self.state.constellation
         for star in self._ranks.update(constellation, edit.changes):

@@ -13,6 +13,14 @@ class ReplanPolicy(StrEnum):
     NEVER = "never"
 
 
+class InDoubt(StrEnum):
+    """What happens when nobody knows whether a task that must not be repeated took effect."""
+
+    ASK = "ask"
+    FAIL = "fail"
+    AGAIN = "again"
+
+
 class RunSettings(BaseModel):
     """How one run behaves. Source: constellation.md, Scheduling."""
 
@@ -30,6 +38,11 @@ class RunSettings(BaseModel):
         default=10.0, ge=0, description="How long a device may be away before its attempts are given up."
     )
     device_losses: int = Field(default=3, ge=0, description="How often an idempotent task is re-assigned after a loss.")
+    in_doubt: InDoubt = Field(
+        default=InDoubt.FAIL,
+        description="When nobody knows whether a task that must not be repeated took effect: ask a person, fail it "
+        "(a planner may then decide), or run it again. `ask` leaves lost devices to the executor.",
+    )
     replan: ReplanPolicy = Field(default=ReplanPolicy.ON_SURPRISE, description="When the planner is called again.")
     max_replans: int = Field(default=10, ge=0, description="Calls of the planner in one run, at most.")
     stop_grace_s: float = Field(default=2.0, gt=0, description="How long a cancelled attempt may take to stop.")

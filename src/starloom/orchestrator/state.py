@@ -7,7 +7,7 @@ Replaying a run's events gives the state that the live run had, byte for byte in
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from starloom.constellation.conditions import Callables
 from starloom.constellation.constellation import TaskConstellation
@@ -18,8 +18,7 @@ from starloom.journal import events as e
 from starloom.journal.events import Event, Recorded
 
 
-@dataclass(frozen=True, slots=True)
-class LiveAttempt:
+class LiveAttempt(NamedTuple):
     """An attempt that has started and not ended."""
 
     task_id: TaskId
@@ -39,6 +38,7 @@ class RunState:
         self.is_paused = False
         self.is_cancelled = False
         self.has_graph = False
+        self.has_opened = False  # its first edit, the graph it began with, was made
         self.is_over = False
         self.ended: e.RunEnded | None = None
         self.live: dict[TaskId, LiveAttempt] = {}
@@ -73,9 +73,18 @@ def _graph_started(state: RunState, event: e.ConstellationStarted, _at: datetime
 
 
 def _edited(state: RunState, event: e.EditApplied, _at: datetime | None) -> None:
+    is_opening, state.has_opened = not state.has_opened, True
     if event.version <= state.constellation.version:
         return  # the live editor has made it already
-    state.editor.batch(event.commands, by=event.by, why=event.why)
+    match event.action:
+        case "undo":
+            state.editor.undo(event.by)
+        case "redo":
+            state.editor.redo(event.by)
+        case _:
+            state.editor.batch(event.commands, by=event.by, why=event.why)
+    if is_opening:
+        state.editor.clear_history()  # a run begins with its graph; there is nothing before it to go back to
     state.constellation.version = event.version
 
 
