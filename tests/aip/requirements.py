@@ -581,6 +581,17 @@ REQUIREMENTS = (
         ),
     ),
     Requirement(
+        "AIP-14-files",
+        "14",
+        "Where agreed, large images travel as checked binary frames, and arrive whole or fail.",
+        (
+            AGREED + "test_large_image_travels_as_binary_frames_and_arrives_as_the_tool_gave_it",
+            AGREED + "test_image_lost_with_its_link_is_sent_again_on_the_next",
+            AIP + "test_files.py::test_image_that_did_not_arrive_whole_fails_its_own_result_only",
+            AIP + "test_files.py::test_image_leaves_the_text_and_comes_back_the_same",
+        ),
+    ),
+    Requirement(
         "AIP-14-3",
         "14",
         "The device process loads no model, MCP or web-framework library.",

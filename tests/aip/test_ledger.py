@@ -13,7 +13,7 @@ def test_unacknowledged_frames_are_kept_in_order_until_they_are():
     ledger = Ledger()
     assert [ledger.keep(MESSAGE, {}) for _ in range(3)] == [1, 2, 3]
     ledger.acknowledge(2)
-    assert [number for number, *_ in ledger.unacknowledged()] == [3]
+    assert [kept.number for kept in ledger.unacknowledged()] == [3]
     ledger.acknowledge(1)
     ledger.acknowledge(99)
     assert ledger.unacknowledged() == ()
@@ -62,7 +62,7 @@ def test_two_ledgers_deliver_every_frame_once_in_order(steps):
         elif step == "drop and resume":
             assert sender.can_resume(receiver.received)
             sender.acknowledge(receiver.received)
-            on_the_way = [number for number, *_ in sender.unacknowledged()]
+            on_the_way = [kept.number for kept in sender.unacknowledged()]
     while on_the_way:
         arrive(on_the_way.pop(0))
     assert delivered == list(range(1, sender.sent + 1))

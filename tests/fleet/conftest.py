@@ -1,6 +1,7 @@
 """A fleet with devices on in-memory links, for the fleet's tests."""
 
 import asyncio
+import base64
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -30,6 +31,8 @@ from starloom.journal.events import Event
 from starloom.safety.policy import Risk
 from starloom.tools.router import ToolRouter
 from starloom.tools.toolset import Toolset, tool
+
+IMAGE = f"data:image/png;base64,{base64.b64encode(bytes(range(256)) * 8000).decode()}"
 
 
 class Bench:
@@ -77,11 +80,16 @@ class Bench:
             self.effects.append(name)
             return name
 
+        async def picture() -> str:
+            """Return a large image as a data URL."""
+            return IMAGE
+
         tools = (
             tool(echo, name="bench.echo", risk=Risk.WRITE, destinations=("text",)),
             tool(fail, name="bench.fail", risk=Risk.READ),
             tool(falsy, name="bench.falsy", risk=Risk.READ, kind="data_collection"),
             tool(hold, name="bench.hold", risk=Risk.READ),
+            tool(picture, name="bench.picture", risk=Risk.READ, kind="data_collection"),
         )
         return ToolRouter([Toolset("bench", tools)])
 

@@ -1,6 +1,7 @@
 """What two Starloom ends agree on, and what is done without it towards upstream's peers; over real sockets."""
 
 import asyncio
+import base64
 
 import pytest
 
@@ -54,6 +55,7 @@ def near(join, listener):
     return start
 
 
+IMAGE = f"data:image/png;base64,{base64.b64encode(bytes(range(256)) * 8000).decode()}"
 HOLD = Command(tool_name="bench.hold", parameters={"name": "x"})
 
 
@@ -145,6 +147,39 @@ async def test_attempt_asked_for_again_while_it_runs_joins_the_running_one(fleet
     results = await asyncio.gather(*calls)
     assert [result.result for (result,) in results] == ["x", "x"]
     assert bench.effects == ["x"]
+
+
+PICTURE = Command(tool_name="bench.picture", tool_type="data_collection")
+
+
+async def test_large_image_travels_as_binary_frames_and_arrives_as_the_tool_gave_it(fleet, join, listener):
+    frames = []
+
+    async def watched():
+        transport = await connect(listener.url, token="KEY")
+        send = transport.send
+
+        async def record(frame):
+            frames.append(frame)
+            await send(frame)
+
+        transport.send = record
+        return transport
+
+    await join(connect=watched)
+    frames.clear()
+    (result,) = await fleet.call("dev1", [PICTURE], session_id="s")
+    assert (result.status, hash(result.result)) == ("success", hash(IMAGE))
+    binary = [frame for frame in frames if isinstance(frame, bytes)]
+    assert sum(map(len, binary)) < len(IMAGE) * 0.8
+    assert all(len(frame) < 2000 for frame in frames if isinstance(frame, str))
+
+
+async def test_image_lost_with_its_link_is_sent_again_on_the_next(fleet, join, bench, proxy):
+    await join(connect=lambda: connect(f"{proxy.url}?token=KEY"), settings=DeviceSettings(first_delay_s=0.01))
+    proxy.budget = 500_000
+    (result,) = await fleet.call("dev1", [PICTURE], session_id="s")
+    assert (proxy.cuts, hash(result.result)) == (1, hash(IMAGE))
 
 
 async def test_pushed_task_comes_back_under_the_promised_session_and_its_end_is_kept(fleet, near, tasks):

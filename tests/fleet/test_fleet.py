@@ -14,7 +14,13 @@ async def test_device_is_idle_with_its_tools_after_registration(fleet, join):
     await join()
     record = fleet.get("dev1")
     assert record.status is DeviceStatus.IDLE
-    assert [tool.tool_name for tool in record.tools] == ["bench.echo", "bench.fail", "bench.falsy", "bench.hold"]
+    assert [tool.tool_name for tool in record.tools] == [
+        "bench.echo",
+        "bench.fail",
+        "bench.falsy",
+        "bench.hold",
+        "bench.picture",
+    ]
     assert record.tools[0].tool_key == "action::bench.echo"
     assert record.tools[0].namespace == "bench"
     assert record.tools[0].meta == {"starloom": {"risk": "write", "destinations": ["text"]}}

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from starloom.aip.client import Accepted, ClientEvent, ClientProtocol, Refused, ServerReported
 from starloom.aip.extension import Capability, Note, Offer
+from starloom.aip.files import take_out
 from starloom.aip.ledger import Ledger
 from starloom.aip.messages import (
     ClientMessageType,
@@ -69,23 +70,7 @@ class TaskEnded:
     status: TaskStatus
 
 
-@dataclass(frozen=True, slots=True)
-class FileAnnounced:
-    """Agreed: binary frames follow; see `aip.files`."""
-
-    announcement: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class BinaryArrived:
-    """Agreed: one binary frame."""
-
-    body: bytes
-
-
-DeviceOwnEvent: TypeAlias = (
-    CommandAsked | CommandCancelAsked | AttemptsSettled | TaskPushed | TaskEnded | FileAnnounced | BinaryArrived
-)
+DeviceOwnEvent: TypeAlias = CommandAsked | CommandCancelAsked | AttemptsSettled | TaskPushed | TaskEnded
 DeviceEvent: TypeAlias = DeviceOwnEvent | Accepted | Refused | ServerReported
 
 
@@ -116,15 +101,17 @@ class DeviceProtocol(ClientProtocol[DeviceOwnEvent]):
 
     def results(self, command: CommandAsked, results: Sequence[Result]) -> None:
         """Answer a COMMAND: as many results as actions, in their order; session, id and status are echoed."""
+        sent, attachments = take_out(results) if self.can(Capability.FILES) else (list(results), [])
         message = self._message(
             ClientMessageType.COMMAND_RESULTS,
             command.status,
             session_id=command.session_id,
-            action_results=list(results),
+            action_results=sent,
             request_id=self.stamps.new_id(),
             prev_response_id=command.response_id,
         )
-        self._send(message, numbered=True)
+        note = Note(files=tuple(attachment.note() for attachment in attachments)) if attachments else None
+        self._send(message, note, numbered=True, attachments=tuple(attachments))
 
     def ask_task(
         self, request: str, task_name: str | None = None, *, platform: str | None = None, session_id: str | None = None
@@ -146,21 +133,10 @@ class DeviceProtocol(ClientProtocol[DeviceOwnEvent]):
         if self.can(Capability.PROGRESS):
             self._send(self._heartbeat(), Note(progress=text, about=response_id, quiet=True))
 
-    def announce_file(self, announcement: dict[str, Any], bodies: Sequence[bytes]) -> None:
-        """Send a file's announcement and its binary frames; only when `files` is agreed."""
-        self._send(self._heartbeat(), Note(file=announcement, quiet=True))
-        for body in bodies:
-            self._put(body)
-
-    def _binary(self, body: bytes) -> list[DeviceOwnEvent | ClientEvent]:
-        return [BinaryArrived(body)] if self.can(Capability.FILES) else super()._binary(body)
-
     def _noted(self, note: Note) -> list[DeviceOwnEvent | ClientEvent]:
         events: list[DeviceOwnEvent | ClientEvent] = []
         if note.cancel is not None and self.can(Capability.CANCEL):
             events.append(CommandCancelAsked(note.cancel))
-        if note.file is not None and self.can(Capability.FILES):
-            events.append(FileAnnounced(note.file))
         if note.settled is not None:
             events.append(AttemptsSettled(note.settled))
         return events

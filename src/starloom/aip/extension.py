@@ -12,7 +12,7 @@ even a frame that went astray could not be refused for it.
     progress     report on a running command
     presence     tell a constellation that its device left or came back
     errors       name the code and the id of what failed in ERROR frames
-    files        send binary frames, announced and checked (aip.files)
+    files        send images of results in binary frames, with checksums (aip.files)
 
 Source: wire specification, section 14.
 """
@@ -95,7 +95,7 @@ class Note(WireModel):
         probe: prove that you are alive: send this back as `alive`.
         alive: the answer to a probe.
         online: presence: the device named in `about` is here (true) or gone (false).
-        file: an announcement of binary frames (aip.files).
+        files: what came in binary frames before this message (aip.files).
     """
 
     seq: int | None = Field(default=None, ge=1)
@@ -111,7 +111,7 @@ class Note(WireModel):
     probe: str | None = None
     alive: str | None = None
     online: bool | None = None
-    file: dict[str, Any] | None = None
+    files: tuple[dict[str, Any], ...] | None = None
 
     def to_wire(self) -> dict[str, Any]:
         """Return the JSON object to write."""

@@ -9,10 +9,21 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from starloom.aip.files import Attachment
 from starloom.aip.messages import ClientMessage, ServerMessage
 
 Message = ClientMessage | ServerMessage
 Notes = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A frame of ours that may have to be sent again, with what goes before it."""
+
+    number: int
+    message: Message
+    notes: Notes
+    attachments: tuple[Attachment, ...] = ()
 
 
 class Arrival(Enum):
@@ -29,6 +40,7 @@ class Ledger:
 
     Attributes:
         limit: how many unacknowledged frames are kept; beyond it the session cannot be resumed any more.
+        limit_bytes: how much attachments may weigh together; likewise.
         sent: the number of the newest frame of ours.
         received: the number of the newest frame of theirs that was processed.
         acknowledged: the highest number they confirmed.
@@ -36,30 +48,37 @@ class Ledger:
     """
 
     limit: int = 1024
+    limit_bytes: int = 64 * 1024 * 1024
     sent: int = 0
     received: int = 0
     acknowledged: int = 0
     told: int = 0
     overflowed: bool = False
-    _kept: deque[tuple[int, Message, Notes]] = field(default_factory=deque)
+    _weight: int = 0
+    _kept: deque[Kept] = field(default_factory=deque)
 
-    def keep(self, message: Message, notes: Notes) -> int:
+    def keep(self, message: Message, notes: Notes, attachments: tuple[Attachment, ...] = ()) -> int:
         """Number a frame of ours, keep it with its notes until it is acknowledged, and return its number."""
         self.sent += 1
-        self._kept.append((self.sent, message, notes))
-        if len(self._kept) > self.limit:
-            self._kept.popleft()
+        self._kept.append(Kept(self.sent, message, notes, attachments))
+        self._weight += sum(len(attachment.body) for attachment in attachments)
+        while len(self._kept) > self.limit or self._weight > self.limit_bytes:
+            self._let_go()
             self.overflowed = True
         return self.sent
+
+    def _let_go(self) -> None:
+        gone = self._kept.popleft()
+        self._weight -= sum(len(attachment.body) for attachment in gone.attachments)
 
     def acknowledge(self, number: int) -> None:
         """Let go of our frames up to a number the other end has processed; older numbers change nothing."""
         self.acknowledged = max(self.acknowledged, min(number, self.sent))
-        while self._kept and self._kept[0][0] <= self.acknowledged:
-            self._kept.popleft()
+        while self._kept and self._kept[0].number <= self.acknowledged:
+            self._let_go()
 
-    def unacknowledged(self) -> tuple[tuple[int, Message, Notes], ...]:
-        """Return our frames that must be sent again, oldest first: number, message, notes."""
+    def unacknowledged(self) -> tuple[Kept, ...]:
+        """Return our frames that must be sent again, oldest first."""
         return tuple(self._kept)
 
     def arrive(self, number: int) -> Arrival:
@@ -73,5 +92,5 @@ class Ledger:
 
     def can_resume(self, their_received: int) -> bool:
         """Tell whether everything after `their_received` is still here."""
-        oldest = self._kept[0][0] if self._kept else self.sent + 1
+        oldest = self._kept[0].number if self._kept else self.sent + 1
         return not self.overflowed and their_received <= self.sent and their_received >= oldest - 1

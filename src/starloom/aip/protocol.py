@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from starloom.aip.extension import Capability, Note, read_note
+from starloom.aip.files import Attachment
 from starloom.aip.ledger import Arrival, Ledger
 from starloom.aip.messages import ClientMessage, ServerMessage
 
@@ -107,20 +108,34 @@ class Endpoint(Generic[EventT, MessageT]):
             return
         self._waiting.append(frame)
 
-    def _send(self, message: MessageT, note: Note | None = None, *, numbered: bool = False) -> None:
-        """Send a message; a numbered one is kept for the time after a drop when that was agreed."""
+    def _send(
+        self,
+        message: MessageT,
+        note: Note | None = None,
+        *,
+        numbered: bool = False,
+        attachments: tuple[Attachment, ...] = (),
+    ) -> None:
+        """Send a message after its attachments; a numbered one is kept for the time after a drop, where agreed."""
         notes = note.to_wire() if note is not None else {}
         ledger = self.ledger
         if ledger is not None:
             if numbered:
-                notes = {**notes, "seq": ledger.keep(message, notes)}
+                notes = {**notes, "seq": ledger.keep(message, notes, attachments)}
             notes = self._acknowledging(ledger, notes)
+        self._put_attachments(attachments)
         self._put(message.to_json(notes))
+
+    def _put_attachments(self, attachments: tuple[Attachment, ...]) -> None:
+        for attachment in attachments:
+            for frame in attachment.frames():
+                self._put(frame)
 
     def _send_again(self, ledger: Ledger, quiet_message: Callable[[], MessageT]) -> None:
         """After a resumed registration: send what the other end has not processed."""
-        for number, message, notes in ledger.unacknowledged():
-            self._put(message.to_json(self._acknowledging(ledger, {**notes, "seq": number})))
+        for kept in ledger.unacknowledged():
+            self._put_attachments(kept.attachments)
+            self._put(kept.message.to_json(self._acknowledging(ledger, {**kept.notes, "seq": kept.number})))
         if ledger.received != ledger.told:
             self._put(quiet_message().to_json(self._acknowledging(ledger, {"quiet": True})))
 

@@ -12,10 +12,10 @@ Source: wire specification, sections 4 to 6; D2, D3, D7, D23, D32 and D33 are re
 
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import Any
 
 from starloom.aip.commands import CommandBook
 from starloom.aip.extension import Capability, Note, Offer, read_offer
+from starloom.aip.files import Assembly
 from starloom.aip.ledger import Ledger
 from starloom.aip.messages import (
     ClientMessage,
@@ -28,12 +28,10 @@ from starloom.aip.messages import (
     ServerMessageType,
     TaskStatus,
 )
-from starloom.aip.protocol import POLICY, PROTOCOL_ERROR, UNSUPPORTED, Endpoint, Frame, Stamps
+from starloom.aip.protocol import POLICY, PROTOCOL_ERROR, TOO_BIG, UNSUPPORTED, Endpoint, Frame, Stamps
 from starloom.aip.server_events import (
-    BinaryArrived,
     ClientReported,
     DeviceInfoAsked,
-    FileAnnounced,
     ProbeAnswered,
     ProbeFailed,
     Progressed,
@@ -83,6 +81,7 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
         self.offer: Offer | None = None
         self.book = CommandBook()
         self.last_heard = now
+        self._assembly = Assembly()
         self._silence_timeout_s = silence_timeout_s
         self._probe_timeout_s = probe_timeout_s
         self._deadlines["registration"] = now + registration_timeout_s
@@ -228,12 +227,6 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
         if self.can(Capability.PRESENCE):
             self._send(self._heartbeat(), Note(about=device_id, online=online, quiet=True), numbered=True)
 
-    def announce_file(self, announcement: dict[str, Any], bodies: Sequence[bytes]) -> None:
-        """Send a file's announcement and its binary frames; only when `files` is agreed."""
-        self._send(self._heartbeat(), Note(file=announcement, quiet=True))
-        for body in bodies:
-            self._put(body)
-
     def probe(self, now: float) -> None:
         """Make the client show that it is alive: a note when it announced itself, else an empty COMMAND.
 
@@ -330,8 +323,6 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
             events.append(TaskCancelAsked(note.cancel))
         if note.progress is not None and note.about is not None and self.can(Capability.PROGRESS):
             events.append(Progressed(note.about, note.progress))
-        if note.file is not None and self.can(Capability.FILES):
-            events.append(FileAnnounced(note.file))
         if note.probe is not None:
             self._send(self._heartbeat(), Note(alive=note.probe, quiet=True))
         return events
@@ -343,8 +334,7 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
                     self._send(self._heartbeat())
                 return []
             case ClientMessageType.COMMAND_RESULTS:
-                settled = self.book.settle(message) if self.client_type is ClientType.DEVICE else None
-                return [ResultsArrived(*settled)] if settled else [StrayResults(message.prev_response_id)]
+                return self._answered(message, note)
             case ClientMessageType.TASK:
                 return [TaskAsked(message)]
             case ClientMessageType.DEVICE_INFO_REQUEST:
@@ -362,9 +352,18 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
                 self.error(text, code="unexpected_type", about=message)
                 return []
 
+    def _answered(self, message: ClientMessage, note: Note) -> list[ServerEvent]:
+        if note.files and self.can(Capability.FILES):
+            whole = self._assembly.put_back(message.action_results or [], note.files)
+            message = message.model_copy(update={"action_results": whole})
+        settled = self.book.settle(message) if self.client_type is ClientType.DEVICE else None
+        return [ResultsArrived(*settled)] if settled else [StrayResults(message.prev_response_id)]
+
     def _binary(self, body: bytes) -> list[ServerEvent]:
         if self.state is ServerState.OPEN and self.can(Capability.FILES):
-            return [BinaryArrived(body)]
+            if not self._assembly.add(body):
+                self.close(TOO_BIG, "a binary frame is no part of a file, or too much waits")
+            return []
         self.error("Binary frames are not agreed on", code="binary")
         if self.state is ServerState.AWAITING:
             self.close(UNSUPPORTED, "the first frame must be a REGISTER")

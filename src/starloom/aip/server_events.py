@@ -4,7 +4,7 @@ A tagged union, read with `match`; made only by `aip.server`.
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from starloom.aip.extension import Offer
 from starloom.aip.messages import ClientMessage, Result
@@ -64,20 +64,6 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True)
-class FileAnnounced:
-    """Agreed: binary frames follow; see `aip.files`."""
-
-    announcement: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class BinaryArrived:
-    """Agreed: one binary frame."""
-
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class ProbeAnswered:
     """The client is alive: it has sent something since `probe`."""
 
@@ -102,8 +88,6 @@ ServerEvent: TypeAlias = (
     | DeviceInfoAsked
     | TaskCancelAsked
     | Progressed
-    | FileAnnounced
-    | BinaryArrived
     | ProbeAnswered
     | ProbeFailed
     | ClientReported

@@ -16,12 +16,10 @@ from starloom.aip.backoff import Backoff
 from starloom.aip.client import Accepted, Refused, ServerReported
 from starloom.aip.device import (
     AttemptsSettled,
-    BinaryArrived,
     CommandAsked,
     CommandCancelAsked,
     DeviceEvent,
     DeviceProtocol,
-    FileAnnounced,
     TaskEnded,
     TaskPushed,
 )
@@ -41,7 +39,14 @@ from starloom.ids import AttemptId
 from starloom.tools.router import ToolRouter
 
 OFFERED = tuple(
-    capability.value for capability in (Capability.CANCEL, Capability.RESUME, Capability.PARALLEL, Capability.PROGRESS)
+    capability.value
+    for capability in (
+        Capability.CANCEL,
+        Capability.RESUME,
+        Capability.PARALLEL,
+        Capability.PROGRESS,
+        Capability.FILES,
+    )
 )
 
 
@@ -216,7 +221,7 @@ class _Device:
                 self._settle(attempt_ids)
             case TaskPushed(request, task_name, session_id):
                 self._ask_task(request, task_name, session_id)
-            case TaskEnded() | ServerReported() | FileAnnounced() | BinaryArrived():
+            case TaskEnded() | ServerReported():
                 pass  # nothing to do, and nothing a person could do
             case _:
                 assert_never(event)

@@ -28,7 +28,7 @@ from starloom.fleet.visit import Visit
 
 logger = logging.getLogger(__name__)
 
-OFFERED = tuple(capability.value for capability in Capability if capability is not Capability.FILES)
+OFFERED = tuple(capability.value for capability in Capability)
 
 
 class Arrivals:
