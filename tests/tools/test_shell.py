@@ -94,6 +94,12 @@ async def test_cancelling_kills_the_program_and_its_children(tmp_path):
     assert await wait_gone(child)
 
 
+async def test_what_a_program_leaves_in_the_background_ends_with_it(tmp_path):
+    ran = await run(tmp_path, ["sh", "-c", "sleep 600 & echo $!"])
+    assert ran["exit_code"] == 0
+    assert await wait_gone(int(ran["stdout"]))
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [

@@ -9,7 +9,9 @@ import os
 import shlex
 import signal
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 from pydantic import Field
@@ -68,37 +70,73 @@ def _words(command: list[str] | str) -> list[str]:
 async def _run(words: list[str], workspace: Workspace, cwd: str, timeout_s: float) -> Ran:
     folder = workspace.folder(cwd)
     started = time.monotonic()
+    async with _pipes() as ((out_end, out), (err_end, err)):
+        process = await _start(words, folder, out_end, err_end)
+        try:
+            async with asyncio.timeout(timeout_s) as deadline:
+                (stdout, out_cut), (stderr, err_cut), exit_code = await asyncio.gather(
+                    _limited(out), _limited(err), _ended(process)
+                )
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise ToolFailure(f"{words[0]!r} was killed after its limit of {timeout_s:g} s.") from error
+        finally:
+            if process.returncode is None:
+                _kill_group(process)
+            await process.wait()
+    duration_s = round(time.monotonic() - started, 3)
+    return Ran(exit_code=exit_code, stdout=stdout, stderr=stderr, truncated=out_cut or err_cut, duration_s=duration_s)
+
+
+@asynccontextmanager
+async def _pipes() -> AsyncIterator[tuple[tuple[int, asyncio.StreamReader], tuple[int, asyncio.StreamReader]]]:
+    """Yield two pipes, each as the descriptor to write to, which `_start` closes, and a reader.
+
+    They are ours and not the process's, because asyncio's own `wait` waits for the process's pipes too: a program's
+    background child that holds them open would keep it from ever being known to have ended.
+    """
+    loop = asyncio.get_running_loop()
+    ends: list[tuple[int, asyncio.StreamReader]] = []
+    transports: list[asyncio.ReadTransport] = []
     try:
-        process = await asyncio.create_subprocess_exec(
+        for _ in range(2):
+            read_end, write_end = os.pipe()
+            reader = asyncio.StreamReader(loop=loop)
+            file = os.fdopen(read_end, "rb", buffering=0)
+            transport, _protocol = await loop.connect_read_pipe(_protocol_of(reader), file)
+            transports.append(transport)
+            ends.append((write_end, reader))
+        yield ends[0], ends[1]
+    finally:
+        for transport in transports:
+            transport.close()
+
+
+def _protocol_of(reader: asyncio.StreamReader) -> Callable[[], asyncio.StreamReaderProtocol]:
+    return lambda: asyncio.StreamReaderProtocol(reader)
+
+
+async def _start(words: list[str], folder: Path, out_end: int, err_end: int) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
             *words,
             cwd=folder,
             env={name: value for name, value in os.environ.items() if name in _PASSED_ON},
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stdout=out_end,
+            stderr=err_end,
             start_new_session=True,
         )
     except OSError as error:
         raise ToolFailure(f"Cannot start {words[0]!r}: {error.strerror}.") from error
-    try:
-        async with asyncio.timeout(timeout_s) as deadline:
-            (out, out_cut), (err, err_cut), exit_code = await asyncio.gather(
-                _limited(process.stdout), _limited(process.stderr), process.wait()
-            )
-    except TimeoutError as error:
-        if not deadline.expired():
-            raise
-        raise ToolFailure(f"{words[0]!r} was killed after its limit of {timeout_s:g} s.") from error
     finally:
-        await _end(process)
-    duration_s = round(time.monotonic() - started, 3)
-    return Ran(exit_code=exit_code, stdout=out, stderr=err, truncated=out_cut or err_cut, duration_s=duration_s)
+        os.close(out_end)
+        os.close(err_end)
 
 
-async def _limited(stream: asyncio.StreamReader | None) -> tuple[str, bool]:
+async def _limited(stream: asyncio.StreamReader) -> tuple[str, bool]:
     """Read a stream to its end, keeping its first and last part; answer whether something was left out."""
-    if stream is None:
-        return "", False
     half = _LONGEST_OUTPUT_BYTES // 2
     first, last, dropped = bytearray(), bytearray(), 0
     while chunk := await stream.read(_CHUNK_BYTES):
@@ -112,11 +150,13 @@ async def _limited(stream: asyncio.StreamReader | None) -> tuple[str, bool]:
     return bytes(first + mark + last).decode(errors="replace"), dropped > 0
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill the program and all it started; nothing of it outlives the call.
+async def _ended(process: asyncio.subprocess.Process) -> int:
+    """Wait for the program, then kill what it left in the background: it would keep the output open."""
+    exit_code = await process.wait()
+    _kill_group(process)
+    return exit_code
 
-    The group is killed even when the program itself has ended: what it left in the background goes with it.
-    """
+
+def _kill_group(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
