@@ -18,6 +18,7 @@ from starloom.orchestrator.scheduler import Scheduler
 from starloom.orchestrator.settings import RunSettings
 from starloom.orchestrator.state import RunState
 
+pytestmark = pytest.mark.properties
 STEP = 1 if os.environ.get("STARLOOM_PROPERTIES") == "long" else 113
 KINDS = ("none", "unconditional", "completion_only", "success_only", "conditional")
 CONDITION = "status == 'failed'"

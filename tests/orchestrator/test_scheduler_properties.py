@@ -7,6 +7,7 @@ import os
 from collections import deque
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -24,6 +25,7 @@ from starloom.orchestrator.scheduler import Scheduler
 from starloom.orchestrator.settings import RunSettings
 from starloom.orchestrator.state import RunState
 
+pytestmark = pytest.mark.properties
 IS_LONG = os.environ.get("STARLOOM_PROPERTIES") == "long"
 RUN = RunId("run")
 DEVICES = ("d0", "d1", "d2")

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any
 
 from starloom.constellation import fields
-from starloom.constellation.enums import CancelReason, DependencyType, EdgeOutcome, TaskStatus
+from starloom.constellation.enums import CancelReason, EdgeOutcome, TaskStatus
 from starloom.constellation.line import SPEC_FIELDS as LINE_FIELDS
 from starloom.constellation.line import LineSpec, TaskStarLine, end_of, line_spec
 from starloom.constellation.problems import ConstellationError, DocumentError
@@ -44,8 +44,8 @@ _TOP = frozenset(
 _TASK_ALL = TASK_FIELDS | TASK_STATE | _TASK_DERIVED | {"task_id", "after"}
 _LINE_ALL = LINE_FIELDS | _ENDS | _LINE_STATE | _LINE_DERIVED
 _TASK_DEFAULTS = TaskSpec()
-_LINE_DEFAULTS = LineSpec()
-_AFTER = LineSpec(DependencyType.SUCCESS_ONLY)
+_LINE_DEFAULTS = line_spec({})
+_AFTER = line_spec({"dependency_type": "success_only"})
 _ORDERED = {names: tuple(sorted(names)) for names in (TASK_FIELDS, LINE_FIELDS)}
 
 

@@ -35,8 +35,10 @@ class Graph:
             raise EditError(f"There is already a task {star._task_id!r}; task ids are unique.")
         if star._owned:
             raise EditError(f"Task {star._task_id!r} already belongs to a constellation; add a new TaskStar.")
-        self._next_order += 1
-        star._order = self._next_order
+        if star._home is not self:  # a restored task keeps its place, so that its edges fit at once
+            self._next_order += 1
+            star._order = self._next_order
+            star._home = self
         star._owned = True
         self.tasks[star._task_id] = star
 
@@ -115,9 +117,9 @@ class Graph:
         if len(ordered) < len(missing):
             cycle = _cycle_among({star for star, count in missing.items() if count})
             raise CycleError(f"The dependencies close a cycle: {cycle_text(cycle)}.", cycle)
-        for number, star in enumerate(ordered, 1):
+        for number, star in enumerate(ordered, self._next_order + 1):  # never a number that a removed task still has
             star._order = number
-        self._next_order = len(ordered)
+        self._next_order += len(ordered)
 
     def in_order(self, stars: Iterable[TaskStar] | None = None) -> list[TaskStar]:
         """Return the tasks, or these of them, sources first."""

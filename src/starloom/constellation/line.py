@@ -29,6 +29,7 @@ class LineSpec:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
+_PLAIN = {kind: LineSpec(kind) for kind in DependencyType}  # frozen and equal, so shared
 SPEC_FIELDS = frozenset(LineSpec.__dataclass_fields__)
 
 
@@ -58,6 +59,8 @@ def line_spec(given: Mapping[str, Any], base: LineSpec | None = None) -> LineSpe
         raise FieldProblem(f"condition is set, but dependency_type is {kind.value}; only conditional edges have one.")
     if condition is not None:
         check_condition(condition)
+    if condition is None and not given.get("condition_description") and not given.get("metadata") and base is None:
+        return _PLAIN[kind]
     return LineSpec(
         dependency_type=kind,
         condition_description=fields.text(

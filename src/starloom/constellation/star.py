@@ -114,6 +114,7 @@ class TaskStar:
         "_detail",
         "_ended_at",
         "_error",
+        "_home",
         "_in",
         "_order",
         "_out",
@@ -188,6 +189,7 @@ class TaskStar:
         self._order = 0  # place in the graph's topological order
         self._position = 0  # place in the order of insertion
         self._owned = False
+        self._home: object = None  # the graph whose order its `_order` is of
 
     @property
     def task_id(self) -> TaskId:
@@ -358,6 +360,10 @@ class TaskStar:
     def dependents(self) -> set[TaskId]:
         """The ids of its direct successors."""
         return {line.to_task_id for line in self._out}
+
+    def inputs(self) -> "dict[TaskId, Json]":
+        """Return the results of its direct predecessors."""
+        return {before._task_id: before._result for before in self._in.values()}
 
     def predecessors(self) -> "list[TaskStar]":
         """Return its direct predecessors, once per edge."""

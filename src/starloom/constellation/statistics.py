@@ -5,11 +5,11 @@ none); parallelism ratio = total work ÷ critical path. Source: reference galaxy
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from starloom.constellation.constellation import TaskConstellation
 from starloom.constellation.star import TaskStar
-from starloom.constellation.values import Json
 
 
 def longest_path(constellation: TaskConstellation) -> list[str]:
@@ -19,7 +19,7 @@ def longest_path(constellation: TaskConstellation) -> list[str]:
 
 def critical_path(constellation: TaskConstellation) -> tuple[float, list[str]]:
     """Return the length and the ids of the path that takes longest."""
-    length, path = _heaviest(constellation, _work(constellation))
+    length, path = _heaviest(constellation, _work(_is_timed(constellation)))
     return length, [star.task_id for star in path]
 
 
@@ -38,12 +38,11 @@ def layer_numbers(constellation: TaskConstellation) -> dict[TaskStar, int]:
 
 def statistics(constellation: TaskConstellation) -> dict[str, Any]:
     """Return all figures as JSON values."""
-    work = _work(constellation)
+    is_timed = _is_timed(constellation)
+    work = _work(is_timed)
     total_work = sum(work(star) for star in constellation.graph.tasks.values())
     length, path = _heaviest(constellation, work)
-    is_timed = constellation.state.is_terminal and any(
-        star.execution_duration is not None for star in constellation.graph.tasks.values()
-    )
+    numbers = layer_numbers(constellation)
     return {
         "constellation_id": constellation.constellation_id,
         "name": constellation.name,
@@ -51,8 +50,8 @@ def statistics(constellation: TaskConstellation) -> dict[str, Any]:
         "total_tasks": constellation.task_count,
         "total_dependencies": constellation.dependency_count,
         "task_status_counts": {status.value: count for status, count in constellation.counts.items() if count},
-        "longest_path_length": len(_heaviest(constellation, lambda _star: 1.0)[1]),
-        "max_width": max_width(constellation),
+        "longest_path_length": max(numbers.values(), default=-1) + 1,
+        "max_width": max(Counter(numbers.values()).values(), default=0),
         "critical_path": [star.task_id for star in path[:100]],
         "critical_path_length": round(length, 6),
         "total_work": round(total_work, 6),
@@ -61,16 +60,19 @@ def statistics(constellation: TaskConstellation) -> dict[str, Any]:
     }
 
 
-def _work(constellation: TaskConstellation) -> Json:
-    timed = constellation.state.is_terminal and any(
+def _is_timed(constellation: TaskConstellation) -> bool:
+    return constellation.state.is_terminal and any(
         star.execution_duration is not None for star in constellation.graph.tasks.values()
     )
-    if timed:
+
+
+def _work(is_timed: bool) -> Callable[[TaskStar], float]:
+    if is_timed:
         return lambda star: star.execution_duration or 0.0
     return lambda _star: 1.0
 
 
-def _heaviest(constellation: TaskConstellation, work: Json) -> tuple[float, list[TaskStar]]:
+def _heaviest(constellation: TaskConstellation, work: Callable[[TaskStar], float]) -> tuple[float, list[TaskStar]]:
     best: dict[TaskStar, tuple[float, TaskStar | None]] = {}
     end: TaskStar | None = None
     for star in constellation.graph.in_order():

@@ -5,6 +5,7 @@ The planner gets values and gives values: it never holds the live graph. Its ans
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from starloom.ids import RunId, TaskId
@@ -24,14 +25,19 @@ class Surprise:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReplanRequest:
-    """Everything that came together since the planner last looked, and the graph as a document (form A)."""
+    """Everything that came together since the planner last looked. `snapshot` is called when the graph is asked for."""
 
     run_id: RunId
     version: int
     surprises: tuple[Surprise, ...]
-    document: dict[str, Any]
+    snapshot: Callable[[], dict[str, Any]] = field(repr=False)
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The graph as a document (form A) at the time of the first look."""
+        return self.snapshot()
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,19 +135,20 @@ class Runner:
         self._state.adopt(constellation)
         opening: list[Event] = [] if started is None else [started]
         opening.append(e.ConstellationStarted(constellation.constellation_id, constellation.name))
-        build = {
-            "command": "build_constellation",
-            "document": normal_document(constellation),
-            "clear_existing": True,
-            "with_state": True,
-        }
-        opening.append(e.EditApplied(constellation.version, [build], "import"))
+        opening.append(e.EditApplied(constellation.version, self._import(constellation), "import"))
         for event in opening:
             self._state.apply(event, self._clock.now())
         if self._journal is not None:
             self._epoch = await self._journal.take(self.run_id)
         await self._commit(opening)
         return await self._drive()
+
+    def _import(self, constellation: TaskConstellation) -> list[Json]:
+        if self._journal is None and self._stream is None:
+            return []  # nobody could read it
+        document = normal_document(constellation)
+        name = "build_constellation"
+        return [{"command": name, "document": document, "clear_existing": True, "with_state": True}]
 
     async def resume(self) -> RunResult:
         """Take up a run from its journal alone; one that has ended is only reported.
@@ -236,7 +237,7 @@ class Runner:
                 await self._turn(scheduler)
         finally:
             await self._close()
-        return self._result(self._finish.stop_reason, self._finish.error)
+        return self._result(self._finish.stop_reason, self._finish.error, self._finish.statistics)
 
     async def _turn(self, scheduler: Scheduler) -> None:
         """Decide everything in the inbox, commit what follows together, then act."""
@@ -357,14 +358,14 @@ class Runner:
         if self._stream is not None:
             self._stream.close()
 
-    def _result(self, stop_reason: str, error: str | None) -> RunResult:
+    def _result(self, stop_reason: str, error: str | None, figures: dict[str, Json]) -> RunResult:
         constellation = self._state.constellation
-        figures = statistics(constellation)
         results = final_results(constellation)
         return RunResult(self.run_id, constellation.state, stop_reason, constellation, figures, error, results)
 
     async def _report_again(self) -> RunResult:
         ended = self._state.ended
+        figures = statistics(self._state.constellation)
         if ended is None:
-            return self._result(*stop_reason(self._state.constellation, 0))
-        return self._result(ended.stop_reason, ended.error)
+            return self._result(*stop_reason(self._state.constellation, 0), figures)
+        return self._result(ended.stop_reason, ended.error, figures)

@@ -389,10 +389,11 @@ class Scheduler:
         if constellation.unfinished_count or state.live or (self._surprises.is_answering and not state.is_cancelled):
             return
         reason, error = stop_reason(constellation, self._unplaced)
-        self._emit(end_event(constellation, reason, error, statistics(constellation)))
+        figures = statistics(constellation)
+        self._emit(end_event(constellation, reason, error, figures))
         if self._settings.writes_run_ended:
             self._emit(e.RunEnded(reason, constellation.state.value, error, final_results(constellation)))
-        self._command(s.Finish(reason, error))
+        self._command(s.Finish(reason, error, figures))
 
 
 def _form(command: Json) -> dict[str, Json]:

@@ -5,12 +5,12 @@ the runner ── Signal ──▶ scheduler.decide ──▶ Decision(events �
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from starloom.constellation.commands import Command as EditCommand
 from starloom.constellation.problems import ConstellationError
 from starloom.ids import AttemptId, DeviceId, TaskId
-from starloom.journal.events import EditApplied, Event
+from starloom.journal.events import EditApplied, Event, Json
 from starloom.orchestrator.ports import Attempt, DeviceOffer, Outcome
 from starloom.orchestrator.replanning import Surprise
 
@@ -27,8 +27,7 @@ class DevicesChanged:
     offers: tuple[DeviceOffer, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptEnded:
+class AttemptEnded(NamedTuple):
     """An attempt ended. `holds_device`: it was given up, and the device has not let go yet (`DeviceFreed` follows)."""
 
     task_id: TaskId
@@ -123,8 +122,7 @@ Signal: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """Perform this attempt. `is_resumed`: it was running when the hub stopped; ask the device about it first."""
 
     attempt: Attempt
@@ -169,6 +167,7 @@ class Finish:
 
     stop_reason: str
     error: str | None = None
+    statistics: dict[str, Json] = field(default_factory=dict)
 
 
 Command: TypeAlias = Start | Stop | Wake | CallPlanner | Reply | Finish

@@ -5,7 +5,6 @@ Replaying a run's events gives the state that the live run had, byte for byte in
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 

@@ -13,16 +13,16 @@ class Surprises:
     """
 
     def __init__(self, settings: RunSettings, *, has_planner: bool) -> None:
-        self._policy = settings.replan
         self._limit = settings.max_replans
         self._is_wanted = has_planner and settings.replan is not ReplanPolicy.NEVER
         self._collected: list[Surprise] = []
+        self.wants_completions = self._is_wanted and settings.replan is ReplanPolicy.AFTER_EACH
         self.calls = 0
         self.is_answering = False
 
     def add(self, surprise: Surprise) -> None:
-        """Note a surprise; a mere completion counts only under `after_each`."""
-        if self._is_wanted and (surprise.kind != "completed" or self._policy is ReplanPolicy.AFTER_EACH):
+        """Note a surprise; mere completions are not to be added unless `wants_completions`."""
+        if self._is_wanted:
             self._collected.append(surprise)
 
     def clear(self) -> None:
