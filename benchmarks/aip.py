@@ -10,6 +10,7 @@ the time until all are back after a restart. Simulated devices answer in a proce
 
 import argparse
 import asyncio
+import base64
 import json
 import os
 import resource
@@ -18,6 +19,7 @@ import socket
 import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -39,6 +41,8 @@ from starloom.safety.policy import Risk
 from starloom.tools.router import ToolRouter
 from starloom.tools.toolset import Toolset, tool
 
+SCREENSHOT = f"data:image/png;base64,{base64.b64encode(os.urandom(2 * 1024 * 1024)).decode()}"
+
 
 def memory_mb(pid: int | str = "self") -> float:
     """Return a process's resident memory."""
@@ -59,7 +63,15 @@ def router() -> ToolRouter:
         """Return the text."""
         return text
 
-    return ToolRouter([Toolset("bench", (tool(echo, name="bench.echo", risk=Risk.READ),))])
+    async def screenshot() -> str:
+        """Return 2 MB that do not compress, as a data URL."""
+        return SCREENSHOT
+
+    tools = (
+        tool(echo, name="bench.echo", risk=Risk.READ),
+        tool(screenshot, name="bench.screenshot", risk=Risk.READ, kind="data_collection"),
+    )
+    return ToolRouter([Toolset("bench", tools)])
 
 
 class Hub:
@@ -118,13 +130,30 @@ async def roundtrip(calls: int) -> None:
         show("starloom: COMMAND and results", times, cpu)
         starloom = cpu
         device.cancel()
-    await asyncio.gather(device, return_exceptions=True)
+        await asyncio.gather(device, return_exceptions=True)
+        await screenshots(hub)
     asked, answered = bodies(command)
     print(f"{'':34} bodies: {len(asked)} and {len(answered)} bytes")
     for name, parse in (("bare websockets echo", False), ("  the same, JSON parsed and written", True)):
         times, cpu = await echo(asked, answered, calls, parse=parse)
         show(name, times, cpu)
         print(f"{'':34} Starloom's CPU is {starloom / cpu:.1f} times this")
+
+
+async def screenshots(hub: Hub) -> None:
+    """Measure a 2 MB screenshot in binary frames beside base64 in the message."""
+    command = [Command(tool_name="bench.screenshot", tool_type="data_collection")]
+    for name, binary in (("2 MB screenshot: binary frames", True), ("2 MB screenshot: base64", False)):
+        identity = DeviceIdentity(f"screen-{binary}", "linux", "linux", {})
+        settings = DeviceSettings(binary_images=binary)
+        device = asyncio.create_task(
+            run_device(lambda: connect(hub.url), router(), identity, clock=SystemClock(), settings=settings)
+        )
+        await idle(hub.fleet, 1)
+        times, cpu = await timed(30, partial(hub.fleet.call, identity.device_id, command, session_id="s"))
+        show(name, times, cpu)
+        device.cancel()
+        await asyncio.gather(device, return_exceptions=True)
 
 
 def bodies(commands: list[Command]) -> tuple[str, str]:

@@ -120,6 +120,7 @@ async def test_progress_of_a_batch_is_told_to_its_call(fleet, near):
 async def test_attempt_is_done_once_and_forgotten_when_its_result_is_stored(fleet, near, bench, tmp_path):
     attempts = await AttemptJournal.open(tmp_path / "attempts.db")
     await near(attempts=attempts)
+    assert "attempts" in fleet.get("dev1").capabilities
     attempt = Command(tool_name="bench.echo", parameters={"text": "a"}, call_id="run:task:1")
     for _ in range(2):  # a hub that restarted asks again
         assert (await fleet.call("dev1", [attempt], session_id="s", once=True))[0].result == "a"
@@ -149,6 +150,7 @@ async def test_attempt_asked_for_again_while_it_runs_joins_the_running_one(fleet
     assert bench.effects == ["x"]
 
 
+BINARY = DeviceSettings(first_delay_s=0.01, binary_images=True)
 PICTURE = Command(tool_name="bench.picture", tool_type="data_collection")
 
 
@@ -166,7 +168,7 @@ async def test_large_image_travels_as_binary_frames_and_arrives_as_the_tool_gave
         transport.send = record
         return transport
 
-    await join(connect=watched)
+    await join(connect=watched, settings=BINARY)
     frames.clear()
     (result,) = await fleet.call("dev1", [PICTURE], session_id="s")
     assert (result.status, hash(result.result)) == ("success", hash(IMAGE))
@@ -176,7 +178,7 @@ async def test_large_image_travels_as_binary_frames_and_arrives_as_the_tool_gave
 
 
 async def test_image_lost_with_its_link_is_sent_again_on_the_next(fleet, join, bench, proxy):
-    await join(connect=lambda: connect(f"{proxy.url}?token=KEY"), settings=DeviceSettings(first_delay_s=0.01))
+    await join(connect=lambda: connect(f"{proxy.url}?token=KEY"), settings=BINARY)
     proxy.budget = 500_000
     (result,) = await fleet.call("dev1", [PICTURE], session_id="s")
     assert (proxy.cuts, hash(result.result)) == (1, hash(IMAGE))

@@ -12,6 +12,7 @@ even a frame that went astray could not be refused for it.
     progress     report on a running command
     presence     tell a constellation that its device left or came back
     errors       name the code and the id of what failed in ERROR frames
+    attempts     keep a record of attempts on disk: one that is repeated by its id is answered, not acted on again
     files        send images of results in binary frames, with checksums (aip.files)
 
 Source: wire specification, section 14.
@@ -36,6 +37,7 @@ class Capability(StrEnum):
     PROGRESS = "progress"
     PRESENCE = "presence"
     ERRORS = "errors"
+    ATTEMPTS = "attempts"
     FILES = "files"
 
 

@@ -38,16 +38,7 @@ from starloom.errors import DeviceError, WireError
 from starloom.ids import AttemptId
 from starloom.tools.router import ToolRouter
 
-OFFERED = tuple(
-    capability.value
-    for capability in (
-        Capability.CANCEL,
-        Capability.RESUME,
-        Capability.PARALLEL,
-        Capability.PROGRESS,
-        Capability.FILES,
-    )
-)
+OFFERED = (Capability.CANCEL, Capability.RESUME, Capability.PARALLEL, Capability.PROGRESS)
 
 
 class DeviceState(StrEnum):
@@ -184,7 +175,7 @@ class _Device:
     def _new_protocol(self) -> DeviceProtocol:
         identity, settings = self._identity, self._settings
         offer = Offer(
-            caps=OFFERED,
+            caps=self._capabilities(),
             device_type=identity.device_type,
             max_in_flight=settings.max_in_flight,
             token=self._token,
@@ -204,6 +195,14 @@ class _Device:
             heartbeat_s=settings.heartbeat_s,
             registration_timeout_s=settings.registration_timeout_s,
         )
+
+    def _capabilities(self) -> tuple[str, ...]:
+        offered = [*OFFERED]
+        if self._attempts is not None:
+            offered.append(Capability.ATTEMPTS)
+        if self._settings.binary_images:
+            offered.append(Capability.FILES)
+        return tuple(capability.value for capability in offered)
 
     def _handle(self, event: DeviceEvent) -> None:
         match event:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from starloom.aip.device import CommandAsked
-from starloom.aip.messages import IN_DOUBT, Command, Result, ResultStatus
+from starloom.aip.messages import CANCELLED, IN_DOUBT, Command, Result, ResultStatus
 from starloom.device.attempts import Attached, AttemptJournal, Finished, Fresh, Interrupted
 from starloom.device.listing import LIST_TOOLS, list_tools
 from starloom.errors import StoreError
@@ -18,7 +18,6 @@ from starloom.ids import AttemptId
 from starloom.tools.router import ToolCall, ToolRouter, ToolStatus
 
 SKIPPED = "Skipped due to previous failure (early_exit=True)."  # the wire's own text
-CANCELLED = "Cancelled by the server."
 TOO_MANY = "This device has too many commands waiting; nothing was done."
 
 Answer = Callable[[CommandAsked, list[Result]], None]
