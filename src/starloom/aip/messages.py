@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starloom.errors import WireError
 
 EXTENSION = "x_starloom"
-# Ours: the error of a Result whose attempt an earlier device process began; compare with it to know the doubt.
+# Ours: the errors of a Result whose attempt was cut off; compare with them to know that its effect is in doubt.
 CANCELLED = "Cancelled by the server."
 IN_DOUBT = "An earlier process began this attempt and died; whether it took effect is not known."
 _NO_EXTENSION = f',"{EXTENSION}":null}}'
