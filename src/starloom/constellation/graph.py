@@ -191,13 +191,15 @@ def _reach(source: TaskStar, target: TaskStar) -> dict[TaskStar, TaskStar]:
     return came_from
 
 
-def _path_back(came_from: dict[TaskStar, TaskStar], end: TaskStar, start: TaskStar) -> list[TaskId]:
-    path = [end._task_id]
-    while end is not start:
-        end = came_from[end]
-        path.append(end._task_id)
+def _path_back(came_from: dict[TaskStar, TaskStar], end: TaskStar, start: TaskStar) -> tuple[TaskId, ...]:
+    path = []
+    star = end
+    while star is not start:
+        star = came_from[star]
+        path.append(star._task_id)
+    path.append(end._task_id)
     path.reverse()
-    return [path[-1], *path[:-1]]
+    return tuple(path)
 
 
 def _cycle_among(stuck: set[TaskStar]) -> list[TaskId]:

@@ -45,8 +45,9 @@ class DocumentError(ConstellationError):
 
 def cycle_text(cycle: Sequence[str]) -> str:
     """Return `a → b → … → a`, shortened in the middle when it is long."""
-    names = list(cycle)
-    if len(names) > _SHOWN:
-        hidden = len(names) - _SHOWN
-        names = [*names[: _SHOWN // 2], f"… {hidden} more …", *names[-_SHOWN // 2 :]]
+    half = _SHOWN // 2
+    if len(cycle) <= _SHOWN:
+        names = list(cycle)
+    else:
+        names = [*cycle[:half], f"… {len(cycle) - _SHOWN} more …", *cycle[-half:]]
     return " → ".join([*names, cycle[0]])
