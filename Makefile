@@ -29,7 +29,8 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.test: pyproject.toml requirements.lock tests/node/package.json | $(VENV)/bin/python
 	@echo 'Installing Starloom and its test tools …'
 	@$(PIP) install -e '.[office,dev]' -c requirements.lock
-	@if command -v npm >/dev/null; then npm install --silent --no-fund --no-audit --prefix $(VENV)/node ./tests/node >/dev/null; \
+	@if command -v npm >/dev/null; then mkdir -p $(VENV)/node && cp tests/node/package.json $(VENV)/node/ \
+		&& npm install --silent --no-fund --no-audit --prefix $(VENV)/node >/dev/null; \
 	else echo 'npm was not found: the test with a third-party MCP server over Node.js will be skipped.'; fi
 	@touch $@
 

@@ -23,6 +23,45 @@ _EXIT = {"finished": 0, "cancelled": 130, "user_refused": 6, "policy_denied": 6}
 _DEVICE_LOST = 3
 
 
+class _Desk:
+    """Puts one question at a time to the person at this terminal."""
+
+    def __init__(self, galaxy: Galaxy, view: RunView | JsonView) -> None:
+        self._galaxy = galaxy
+        self._view = view
+        self._turn = asyncio.Lock()  # guards the terminal: one prompt at a time
+
+    async def approve(self, asked: e.ApprovalAsked) -> None:
+        """Have the person allow or refuse an action; nobody there refuses."""
+        view = self._view
+        if isinstance(view, JsonView) or not terminal.someone_is_there():
+            self._settle(asked.approval_id, approved=False, comment="no one is at the terminal to be asked")
+            return
+        arguments = ", ".join(f"{name}={value!r}" for name, value in asked.arguments.items())
+        prompt = f"? {asked.tool} on {asked.device_id}: {arguments}\n  {asked.reason}\n  Allow this? [y/N] "
+        self._settle(asked.approval_id, approved=terminal.is_yes(await self._ask(view, prompt)), comment="")
+
+    async def answer(self, question: e.QuestionAsked) -> None:
+        """Have the person answer in words; nobody there answers nothing."""
+        said = ""
+        if isinstance(self._view, RunView) and terminal.someone_is_there():
+            said = await self._ask(self._view, f"? {question.question} ")
+        with contextlib.suppress(UsageError):
+            self._galaxy.desk.reply(question.question_id, said)
+
+    async def _ask(self, view: RunView, prompt: str) -> str:
+        async with self._turn:
+            view.hold()
+            try:
+                return await terminal.ask(prompt)
+            finally:
+                view.go_on()
+
+    def _settle(self, approval_id: str, *, approved: bool, comment: str) -> None:
+        with contextlib.suppress(UsageError):  # the run ended, or someone else answered, while the person was thinking
+            self._galaxy.desk.answer(ApprovalId(approval_id), approved=approved, by="user", comment=comment)
+
+
 @dataclass
 class _Progress:
     """What decides whether a run is stuck: tasks that run, and tasks that wait for a device which is not there."""
@@ -66,6 +105,7 @@ async def drive(
     """
     progress, stream = _Progress(), aiter(galaxy.journal.follow(run_id, after))
     pending: asyncio.Task[Recorded] | None = None
+    desk = _Desk(galaxy, view)
     async with background() as asking:
         with _cancelling(galaxy, run_id, asking):
             while True:
@@ -81,9 +121,9 @@ async def drive(
                     case e.RunEnded(stop_reason=reason):
                         return _EXIT.get(reason, 1)
                     case e.ApprovalAsked() as asked:
-                        asking.create_task(_approve(galaxy, asked, view))
+                        asking.create_task(desk.approve(asked))
                     case e.QuestionAsked() as question:
-                        asking.create_task(_answer(galaxy, question, view))
+                        asking.create_task(desk.answer(question))
                     case _:
                         pass
 
@@ -122,35 +162,3 @@ def _cancelling(galaxy: Galaxy, run_id: RunId, tasks: Background) -> Iterator[No
 async def _cancel(galaxy: Galaxy, run_id: RunId) -> None:
     with contextlib.suppress(UsageError):  # it ended in this very moment
         await galaxy.cancel(run_id)
-
-
-async def _approve(galaxy: Galaxy, asked: e.ApprovalAsked, view: RunView | JsonView) -> None:
-    if isinstance(view, JsonView) or not terminal.someone_is_there():
-        comment = "no one is at the terminal to be asked"
-        _settle(galaxy, asked.approval_id, approved=False, comment=comment)
-        return
-    view.hold()
-    try:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in asked.arguments.items())
-        view.say(f"[yellow bold]?[/] {asked.tool} on {asked.device_id}: {arguments}\n  {asked.reason}")
-        said = await terminal.ask("  Allow this? [y/N] ")
-    finally:
-        view.go_on()
-    _settle(galaxy, asked.approval_id, approved=terminal.is_yes(said), comment="")
-
-
-def _settle(galaxy: Galaxy, approval_id: str, *, approved: bool, comment: str) -> None:
-    with contextlib.suppress(UsageError):  # the run ended, or someone else answered, while the person was thinking
-        galaxy.desk.answer(ApprovalId(approval_id), approved=approved, by="user", comment=comment)
-
-
-async def _answer(galaxy: Galaxy, question: e.QuestionAsked, view: RunView | JsonView) -> None:
-    said = ""
-    if isinstance(view, RunView) and terminal.someone_is_there():
-        view.hold()
-        try:
-            said = await terminal.ask(f"? {question.question} ")
-        finally:
-            view.go_on()
-    with contextlib.suppress(UsageError):
-        galaxy.desk.reply(question.question_id, said)

@@ -5,13 +5,18 @@ Without a running hub the command is the hub: it starts a local device on the wo
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
+from starloom.cli import terminal
 from starloom.cli.options import json_option, workspace_option
 from starloom.errors import UsageError
+
+if TYPE_CHECKING:
+    from starloom.cli.console import JsonView, RunView
+    from starloom.cli.hub_client import HubClient
 
 _RECIPE_ENDINGS = (".yaml", ".yml", ".json")
 
@@ -32,7 +37,14 @@ def run(work: str, settings_: tuple[str, ...], yes: bool, here: bool, workspace:
     values = _values(settings_)
     if values and recipe is None:
         raise UsageError("--set gives parameters to a recipe file; a request in words has none.")
-    return asyncio.run(_run(work, recipe, values, yes=yes, here=here, workspace=workspace, as_json=as_json))
+    confirm = not yes and not as_json and terminal.someone_is_there()
+    hub = None if here else _running_hub()
+    if hub is None:
+        return asyncio.run(_run(work, recipe, values, confirm=confirm, workspace=workspace, as_json=as_json))
+    from starloom.cli.remote import run_remotely
+
+    body = {"recipe": recipe, "parameters": values} if recipe else {"request": work, "confirm_plan": confirm}
+    return run_remotely(hub, body, _view(as_json))
 
 
 @click.command()
@@ -41,7 +53,26 @@ def run(work: str, settings_: tuple[str, ...], yes: bool, here: bool, workspace:
 @json_option
 def resume(run_id: str, workspace: Path, as_json: bool) -> int:
     """Take up RUN_ID where it stopped, from the journal alone; finished tasks are not run again."""
-    return asyncio.run(_resume(run_id, workspace=workspace, as_json=as_json))
+    hub = _running_hub()
+    if hub is None:
+        return asyncio.run(_resume(run_id, workspace=workspace, as_json=as_json))
+    from starloom.cli.remote import follow_remotely
+
+    hub.post(f"/api/runs/{quote(run_id, safe='')}/resume")
+    return follow_remotely(hub, run_id, _view(as_json))
+
+
+def _running_hub() -> "HubClient | None":
+    from starloom.cli.hub_client import running_hub
+    from starloom.places import places
+
+    return running_hub(places().hub_address)
+
+
+def _view(as_json: bool) -> "RunView | JsonView":
+    from starloom.cli.console import JsonView, RunView
+
+    return JsonView() if as_json else RunView()
 
 
 def _recipe(work: str) -> dict[str, Any] | None:
@@ -68,46 +99,26 @@ def _values(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 async def _run(
-    work: str,
-    recipe: dict[str, Any] | None,
-    values: dict[str, str],
-    *,
-    yes: bool,
-    here: bool,
-    workspace: Path,
-    as_json: bool,
+    work: str, recipe: dict[str, Any] | None, values: dict[str, str], *, confirm: bool, workspace: Path, as_json: bool
 ) -> int:
-    from starloom.cli import terminal
-    from starloom.cli.console import JsonView, RunView
     from starloom.cli.driving import drive
-    from starloom.cli.hub_client import running_hub
     from starloom.places import places
     from starloom.session.build import galaxy_here
     from starloom.settings import load_settings
 
     place = places()
     settings = load_settings(place.settings_file)
-    hub = None if here else running_hub(place.hub_address)
-    confirm = not yes and not as_json and terminal.someone_is_there()
-    view = JsonView() if as_json else RunView()
-    if hub is not None:
-        from starloom.cli.remote import run_remotely
-
-        body = {"recipe": recipe, "parameters": values} if recipe else {"request": work, "confirm_plan": confirm}
-        return run_remotely(hub, body, view)
     async with galaxy_here(place, settings, workspace=workspace) as galaxy:
         if recipe is not None:
             run_id = await galaxy.submit_recipe(recipe, values)
         else:
             run_id = await galaxy.submit_request(work, confirm_plan=confirm)
-        with view:
+        with _view(as_json) as view:
             return await drive(galaxy, run_id, view, device_grace_s=settings.hub.device_grace_s)
 
 
 async def _resume(run_id: str, *, workspace: Path, as_json: bool) -> int:
-    from starloom.cli.console import JsonView, RunView
     from starloom.cli.driving import drive
-    from starloom.cli.hub_client import running_hub
     from starloom.ids import RunId
     from starloom.places import places
     from starloom.session.build import galaxy_here
@@ -115,14 +126,7 @@ async def _resume(run_id: str, *, workspace: Path, as_json: bool) -> int:
 
     place = places()
     settings = load_settings(place.settings_file)
-    view = JsonView() if as_json else RunView()
-    hub = running_hub(place.hub_address)
-    if hub is not None:
-        from starloom.cli.remote import follow_remotely
-
-        hub.post(f"/api/runs/{quote(run_id, safe='')}/resume")
-        return follow_remotely(hub, run_id, view)
     async with galaxy_here(place, settings, workspace=workspace) as galaxy:
         await galaxy.resume(RunId(run_id))
-        with view:
+        with _view(as_json) as view:
             return await drive(galaxy, RunId(run_id), view, device_grace_s=settings.hub.device_grace_s)
