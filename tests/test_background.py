@@ -23,20 +23,26 @@ async def test_members_are_cancelled_when_the_block_is_left():
 
 
 async def test_the_bodys_error_leaves_as_itself():
-    with pytest.raises(ValueError, match="mine"):
+    async def body() -> None:
         async with background() as tasks:
             tasks.create_task(asyncio.Event().wait())
             raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        await body()
 
 
 async def test_a_members_failure_ends_the_body():
     async def member() -> None:
         raise ValueError("member")
 
-    with pytest.raises(ExceptionGroup) as caught:
+    async def body() -> None:
         async with background() as tasks:
             tasks.create_task(member())
             await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await body()
     assert caught.group_contains(ValueError, match="member")
 
 
