@@ -317,6 +317,7 @@ REQUIREMENTS = (
             RESUME + "test_new_process_takes_over_from_one_that_hangs_and_the_old_commands_are_lost",
             CORE + "test_probe_is_answered_by_anything_and_fails_by_silence",
             CORE + "test_upstreams_device_is_probed_with_an_empty_command",
+            AGREED + "test_ping_tells_a_living_device_from_a_silent_one_and_from_none",
         ),
     ),
     Requirement(

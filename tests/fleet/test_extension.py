@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 
 import pytest
 
@@ -10,7 +11,7 @@ from starloom.aip.websocket import connect
 from starloom.clock import SystemClock
 from starloom.device.attempts import AttemptJournal
 from starloom.device.settings import DeviceSettings
-from starloom.fleet.errors import CallTimedOut
+from starloom.fleet.errors import CallTimedOut, DeviceOffline
 from starloom.fleet.fleet import Fleet
 from starloom.fleet.records import DeviceStatus
 from starloom.fleet.settings import FleetSettings
@@ -232,6 +233,19 @@ async def test_upstreams_device_that_never_answers_is_free_again_after_a_while(f
         await fleet.call("dev1", [Command(tool_name="slow")], session_id="s", timeout_s=0.02)
     await hearing
     await until("dev1", DeviceStatus.IDLE)
+
+
+async def test_ping_tells_a_living_device_from_a_silent_one_and_from_none(fleet, near, listener, until, settings):
+    await near()
+    assert (await fleet.ping("dev1")) >= 0
+    object.__setattr__(settings, "probe_timeout_s", 0.05)
+    silent = await listener.dial()
+    await silent.register("dev2")
+    await silent.answer(json.loads(await silent.connection.recv()), [])
+    await until("dev2", DeviceStatus.IDLE)
+    assert await fleet.ping("dev2") is None
+    with pytest.raises(DeviceOffline):
+        await fleet.ping("dev3")
 
 
 class TestLimits:

@@ -91,7 +91,11 @@ class Arrivals:
             return True
         seat = self._registry.find(asked.client_id)
         if not _is_resumed(seat, asked.offer):
-            if old.principal != visit.principal or old.client_type is not visit.client_type or await old.probe():
+            if (
+                old.principal != visit.principal
+                or old.client_type is not visit.client_type
+                or await old.probe(fresh_s=self._settings.fresh_s)
+            ):
                 return False
             if self.visits.get(asked.client_id) not in (None, old):
                 return False  # someone else was faster while we waited

@@ -146,6 +146,18 @@ class Fleet:
             visit.protocol.settled(call_ids)
             visit.flush()
 
+    async def ping(self, device_id: str) -> float | None:
+        """Return the seconds until a device showed that it lives; None when it stayed silent.
+
+        Raises:
+            DeviceOffline: it is not connected.
+        """
+        visit = self._visits.get(device_id)
+        if visit is None:
+            raise DeviceOffline(device_id)
+        began = self.clock.monotonic()
+        return self.clock.monotonic() - began if await visit.probe() else None
+
     def push_task(self, device_id: str, request: str, task_name: str = "") -> str:
         """Have a device ask for a task of its own, and return the id that its session will have.
 
