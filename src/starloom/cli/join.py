@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from starloom.cli.options import json_option, workspace_option
+from starloom.cli.options import highest_option, json_option, workspace_option
 from starloom.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,33 +20,30 @@ if TYPE_CHECKING:
 @click.argument("url", envvar="STARLOOM_HUB_URL")
 @click.option("--name", help="The device's name in the fleet.  [default: this machine's name]")
 @click.option("--no-shell", is_flag=True, help="Do not offer the tool that runs commands.")
+@highest_option("irreversible")
 @workspace_option
 @json_option
-def join(url: str, name: str | None, no_shell: bool, workspace: Path, as_json: bool) -> int:
+def join(url: str, name: str | None, no_shell: bool, highest: str, workspace: Path, as_json: bool) -> int:
     """Make this machine a device of the hub at URL (starloom up prints it).
 
     The device works inside the workspace folder, reconnects by itself, and stops with Ctrl-C.
     """
     if not url.startswith(("ws://", "wss://")):
         raise UsageError(f"A hub's address starts with ws:// or wss://, not {url[:40]!r}. `starloom up` prints it.")
-    if not workspace.is_dir():
-        raise UsageError(f"The workspace {str(workspace)!r} is not a folder.", path=str(workspace))
-    asyncio.run(_join(url, name, shell=not no_shell, workspace=workspace, as_json=as_json))
+    asyncio.run(_join(url, name, shell=not no_shell, highest=highest, workspace=workspace, as_json=as_json))
     return 0
 
 
-async def _join(url: str, name: str | None, *, shell: bool, workspace: Path, as_json: bool) -> None:
+async def _join(url: str, name: str | None, *, shell: bool, highest: str, workspace: Path, as_json: bool) -> None:
     from starloom.aip.transport import Transport
     from starloom.aip.websocket import connect
+    from starloom.cli.owner import owned_tools
     from starloom.clock import SystemClock
     from starloom.device.attempts import AttemptJournal
     from starloom.device.identity import identity_of_this_machine
     from starloom.device.process import run_device
     from starloom.places import places
     from starloom.safety.paths import folder_name
-    from starloom.tools.builtin import builtin_toolsets
-    from starloom.tools.router import ToolRouter
-    from starloom.tools.workspace import Workspace
 
     async def dial() -> Transport:
         return await connect(url)
@@ -61,7 +58,7 @@ async def _join(url: str, name: str | None, *, shell: bool, workspace: Path, as_
             click.echo(f"{identity.device_id}: {status.state} {status.detail}{again}")
 
     identity = identity_of_this_machine(name)
-    router = ToolRouter(builtin_toolsets(Workspace(workspace), shell=shell))
+    router = owned_tools(workspace, device_id=identity.device_id, highest=highest, shell=shell)
     attempts = await AttemptJournal.open(places().data / "attempts" / f"{folder_name(identity.device_id)}.sqlite")
     try:
         await run_device(dial, router, identity, clock=SystemClock(), on_status=report, attempts=attempts)

@@ -4,22 +4,20 @@ from pathlib import Path
 
 import click
 
-from starloom.cli.options import workspace_option
+from starloom.cli.options import highest_option, workspace_option
 
 
 @click.command()
 @click.option("--no-shell", is_flag=True, help="Do not offer the tool that runs commands.")
+@highest_option("write")
 @workspace_option
-def mcp(no_shell: bool, workspace: Path) -> int:
-    """Serve this machine's tools over MCP (stdio), confined to the workspace."""
+def mcp(no_shell: bool, highest: str, workspace: Path) -> int:
+    """Serve this machine's tools over MCP (stdio), confined to the workspace and to --highest."""
     import asyncio
 
-    from starloom.errors import UsageError
-    from starloom.tools.builtin import builtin_toolsets
+    from starloom.cli.owner import owned_tools
     from starloom.tools.mcp_server import serve_stdio
-    from starloom.tools.workspace import Workspace
 
-    if not workspace.is_dir():
-        raise UsageError(f"The workspace {str(workspace)!r} is not a folder.", path=str(workspace))
-    asyncio.run(serve_stdio(builtin_toolsets(Workspace(workspace), shell=not no_shell)))
+    tools = owned_tools(workspace, device_id="local", highest=highest, shell=not no_shell)
+    asyncio.run(serve_stdio(tools))
     return 0
