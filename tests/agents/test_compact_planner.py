@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from starloom.agents.compact_checks import bound_to_devices, complaints, devices_meant, names_device, occurs
+from starloom.agents.compact_checks import complaints, corrected, devices_meant, names_device, occurs
 from starloom.agents.compact_examples import example_turns
 from starloom.agents.compact_grammar import UNSUPPORTED, Shape, compact_tools, grammar, narrowed, system_prompt
 from starloom.agents.compact_planner import CompactPlanner, prefix
@@ -122,9 +122,10 @@ async def test_complaint_goes_back_once_and_the_better_plan_is_taken() -> None:
 
 
 async def test_plan_that_stays_wrong_is_shown_with_its_warnings() -> None:
-    model = FakeModel(['s1=hub.files.read("made-up.txt")'] * 2)
+    model = FakeModel(['s1=hub.files.read("made-up.txt")'] * 3)
     draft = await CompactPlanner(model).plan("Read todo.txt", BOTH)
     assert len(draft.steps) == 1
+    assert draft.usage.requests == 3
     assert "made-up.txt" in draft.warnings[0]
 
 
@@ -258,6 +259,26 @@ async def test_tool_for_another_kind_of_file_is_taken_away() -> None:
     assert next(line for line in model.grammars[1].splitlines() if line.startswith("line1 ")).count("call") == 1
 
 
+async def test_short_plan_keeps_its_lines_and_must_go_on() -> None:
+    first = 's1=hub.invoices.read("bills")\ns2=hub.sheets.write([s1],"a.xlsx")'
+    model = FakeModel([first, f'{first}\ns3=hub.reports.write([s1],"a.md")'])
+    draft = await CompactPlanner(model).plan("read the invoices in bills, write a.xlsx and a.md", [HUB])
+    assert draft.warnings == ()
+    assert "'a.md'" in model.asked[1][-1].text
+    root = next(line for line in model.grammars[1].splitlines() if line.startswith("root ::= "))
+    assert root.endswith("line3")
+
+
+async def test_value_of_an_example_is_no_answer() -> None:
+    model = FakeModel(['s1=hub.files.read("plan.txt")', 's1=hub.files.read("a.txt")'])
+    await CompactPlanner(model).plan("read a.txt", [HUB])
+    assert "'plan.txt' in line 1 is not in the request" in model.asked[1][-1].text
+
+
+def test_folder_is_no_file() -> None:
+    assert any("wants a folder" in text for text in found('s1=hub.invoices.read("a.xlsx")', "read a.xlsx"))
+
+
 def test_narrowed_grammar_names_only_the_meant_devices() -> None:
     assert '"branch"' not in grammar(narrowed(COMPACT, ["hub"]))
     only = compact_tools([HUB, DeviceProfile("lab", "linux", (profile("lab.scan", Risk.READ, path=TEXT),))])
@@ -336,15 +357,16 @@ def test_prefix_does_not_depend_on_the_request() -> None:
 def test_file_of_another_kind_is_noticed(call: str, is_wrong: bool) -> None:
     tools = compact_tools([DeviceProfile("hub", "linux", (FILES_TOOL, SHEETS_TOOL))])
     wrong = complaints(read_plan(f"s1=hub.{call}", tools), "read a.txt, a.pdf, a.xlsx and folder.d/a", ["hub"])
-    assert bool(wrong) is is_wrong
+    assert any("is not for" in item.text for item in wrong) is is_wrong
 
 
-def test_exchanged_name_and_text_are_noticed() -> None:
+def test_exchanged_name_and_text_are_put_right() -> None:
     write = profile("files.write", Risk.WRITE, ("path",), path=TEXT, text=TEXT)
     tools = compact_tools([DeviceProfile("hub", "linux", (write,))])
     request = "write done into status.txt"
-    assert complaints(read_plan('s1=hub.files.write("done","status.txt")', tools), request, ["hub"])
-    assert not complaints(read_plan('s1=hub.files.write("status.txt","done")', tools), request, ["hub"])
+    for plan in ('s1=hub.files.write("done","status.txt")', 's1=hub.files.write("status.txt","done")'):
+        [step] = corrected(read_plan(plan, tools), request, ["hub"])
+        assert step.values == {"path": "status.txt", "text": "done"}
 
 
 async def test_warming_reads_the_same_turns_as_planning() -> None:
@@ -371,5 +393,5 @@ async def test_warming_reads_the_same_turns_as_planning() -> None:
     ],
 )
 def test_words_that_tie_a_file_to_a_device_decide(plan: str, request_: str, devices: list[str]) -> None:
-    steps = bound_to_devices(read_plan(plan, COMPACT), request_, ["hub", "branch"])
+    steps = corrected(read_plan(plan, COMPACT), request_, ["hub", "branch"])
     assert [step.device_id for step in steps] == devices

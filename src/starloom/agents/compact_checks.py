@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from starloom.agents.compact_grammar import Bounds
+from starloom.agents.compact_grammar import MAX_STEPS, Bounds, CompactTool, Shape
 from starloom.agents.compact_reading import CompactStep, normal, references, texts
 
 _PATTERN_MARKS = re.compile(r"[*?\[\]{}]")
@@ -28,6 +28,10 @@ _ENDINGS = {
     "image": {"png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff", "svg"},
 }
 _NOT_TEXT = {"pdf", "xlsx", "xls", "docx", "doc", "pptx", "png", "jpg", "jpeg", "gif", "zip", "gz"}
+_FILE_ENDINGS = {
+    *_NOT_TEXT,
+    *("txt", "md", "csv", "tsv", "json", "log", "html", "xml", "yaml", "yml", "py", "ini", "ods", "svg"),
+}
 _WORD_EDGE = "\"'`“”‘’«»„()[]{}<>,;:!?。，、；：！？（）「」《》"
 
 
@@ -38,6 +42,7 @@ class Remedy(StrEnum):
     ANOTHER_TOOL = "another_tool"
     GIVEN_NAMES = "given_names"  # only names that the request gives
     OTHER_REFERENCE = "other_reference"
+    MORE_LINES = "more_lines"  # what is there may stay, something is missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +54,17 @@ class Complaint:
     remedy: Remedy = Remedy.WORDS
 
 
-def complaints(steps: Sequence[CompactStep], request: str, device_ids: Sequence[str]) -> tuple[Complaint, ...]:
-    """Return what is wrong with the plan; empty when nothing was found."""
+def complaints(
+    steps: Sequence[CompactStep], request: str, device_ids: Sequence[str], example_texts: frozenset[str] = frozenset()
+) -> tuple[Complaint, ...]:
+    """Return what is wrong with the plan; empty when nothing was found. `example_texts`: the examples' own values."""
     found: list[Complaint] = []
     made: dict[str, CompactStep] = {}
     for step in steps:
         found += _literals(step, request, made, device_ids)
         found += _reference_kinds(step, steps)
-        found += _exchanged(step)
+        found += _folders(step)
+        found += _copied(step, request, example_texts)
         found += _wrong_kind(step)
         inputs = {normal(place) for place in step.places(made=False)}
         for place in step.places(made=True):
@@ -70,6 +78,7 @@ def complaints(steps: Sequence[CompactStep], request: str, device_ids: Sequence[
         if device not in used and len(device_ids) > 1 and names_device(request, device)
     ]
     found += _repeats(steps)
+    found += _missing(steps, request)
     return tuple(dict.fromkeys(found))
 
 
@@ -89,12 +98,26 @@ def devices_meant(request: str, device_ids: Sequence[str]) -> tuple[str, ...]:
     return tuple(device for device in device_ids if device in named or device == device_ids[0])
 
 
-def bound_to_devices(steps: Sequence[CompactStep], request: str, device_ids: Sequence[str]) -> tuple[CompactStep, ...]:
-    """Return the steps on the devices that the request ties their files to: "notes.txt on the branch", "a.csv here".
+def corrected(steps: Sequence[CompactStep], request: str, device_ids: Sequence[str]) -> tuple[CompactStep, ...]:
+    """Return the steps with what the request leaves no doubt about put right.
 
-    A file that is tied to several devices, or to one without the tool, is left where the model put it.
+    A file is used on the device that it is tied to ("notes.txt on the branch", "a.csv here"), unless tied to several
+    or where the tool is not; and a file's name and its text, when exchanged, change places.
     """
-    return tuple(_bound(step, request, device_ids) for step in steps)
+    return tuple(_bound(_unexchanged(step), request, device_ids) for step in steps)
+
+
+def _unexchanged(step: CompactStep) -> CompactStep:
+    """Put a name that is no file, beside a text that is one, in each other's place."""
+    names = [item.name for item in step.tool.parameters if item.shape is Shape.TEXT and item.name in step.values]
+    outputs = [name for name in names if name in step.tool.outputs]
+    others = [item.name for item in step.tool.parameters if item.name in names and not item.is_place]
+    if len(outputs) != 1 or len(others) != 1:
+        return step
+    name, text = step.values[outputs[0]], step.values[others[0]]
+    if _ending(str(name)) in _FILE_ENDINGS or _ending(str(text)) not in _FILE_ENDINGS:
+        return step
+    return replace(step, values={**step.values, outputs[0]: text, others[0]: name})
 
 
 def _bound(step: CompactStep, request: str, device_ids: Sequence[str]) -> CompactStep:
@@ -178,37 +201,70 @@ def lines_without_result(steps: Sequence[CompactStep]) -> frozenset[int]:
     return frozenset(step.line for step in steps if step.tool.outputs and references(step))
 
 
-def _exchanged(step: CompactStep) -> list[Complaint]:
-    """A name that is no file beside a text that is one: the two arguments are the wrong way round."""
-    others = [step.values.get(item.name, "") for item in step.tool.parameters if not item.is_place]
-    has_file_as_text = any(_FILE_NAME.fullmatch(text) for value in others for text in texts(value))
-    made = step.places(made=True)
-    if has_file_as_text and made and not any(_FILE_NAME.fullmatch(name) for name in made):
-        return [Complaint(f"Line {step.line} has its file name and its text the wrong way round.", step.line)]
-    return []
+def _folders(step: CompactStep) -> list[Complaint]:
+    """An argument called a folder takes no name that is a file's."""
+    found = []
+    for parameter in step.tool.parameters:
+        if parameter.name in ("folder", "directory"):
+            for place in texts(step.values.get(parameter.name, "")):
+                if _ending(place) in _FILE_ENDINGS:
+                    text = f"Line {step.line} wants a folder, and {place!r} is a file."
+                    found.append(Complaint(text, step.line, Remedy.GIVEN_NAMES))
+    return found
+
+
+def _copied(step: CompactStep, request: str, example_texts: frozenset[str]) -> list[Complaint]:
+    """A value that only the examples gave."""
+    return [
+        Complaint(f"{text!r} in line {step.line} is not in the request.", step.line, Remedy.ANOTHER_TOOL)
+        for value in step.values.values()
+        for text in texts(value)
+        if text in example_texts and text.casefold() not in request.casefold()
+    ]
+
+
+def _missing(steps: Sequence[CompactStep], request: str) -> list[Complaint]:
+    """Each file and address that the request names must be used by some line."""
+    used = " ".join(text for step in steps for value in step.values.values() for text in texts(value)).casefold()
+    named = dict.fromkeys(text for text in map(_stripped, request.split()) if _is_name(text))
+    return [
+        Complaint(f"The request names {text!r}, but no line uses it.", 0, Remedy.MORE_LINES)
+        for text in named
+        if text.casefold() not in used
+    ]
+
+
+def _stripped(word: str) -> str:
+    return word.strip(_WORD_EDGE).rstrip(".")
+
+
+def _is_name(text: str) -> bool:
+    return "://" in text or _ending(text) in _FILE_ENDINGS
 
 
 def _wrong_kind(step: CompactStep) -> list[Complaint]:
     """A PDF tool reads PDF files, a sheet tool sheets; a text tool no file that is known to be something else."""
-    toolset, summary = step.tool.name.partition(".")[0].lower(), step.tool.summary.lower()
-    expected = next((endings for word, endings in _ENDINGS.items() if toolset.startswith(word)), None)
-    wrong = [
-        ending
-        for ending in map(_ending, step.places(made=False))
-        if ending and expected is not None and ending not in expected
-    ]
-    if expected is None and "text file" in summary and step.tool.is_reading:
-        wrong += [ending for ending in map(_ending, step.places()) if ending in _NOT_TEXT]
-    if expected is None and re.search(r"\btext\b", summary) and not step.tool.is_reading:
-        wrong += [ending for ending in map(_ending, step.places(made=True)) if ending in _NOT_TEXT]
     return [
         Complaint(
-            f"{step.tool.name} in line {step.line} is not for .{ending} files; use another tool.",
+            f"{step.tool.name} in line {step.line} is not for {place!r}; use another tool.",
             step.line,
             Remedy.ANOTHER_TOOL,
         )
-        for ending in wrong
+        for is_made in (False, True)
+        for place in step.places(made=is_made)
+        if not _takes(step.tool, place, is_made=is_made)
     ]
+
+
+def _takes(tool: CompactTool, place: str, *, is_made: bool) -> bool:
+    """Whether a tool can be meant for a file of this ending, as far as its name and summary say."""
+    ending = _ending(place)
+    toolset, summary = tool.name.partition(".")[0].lower(), tool.summary.lower()
+    expected = next((endings for word, endings in _ENDINGS.items() if toolset.startswith(word)), None)
+    if expected is not None:
+        return is_made or ending in expected or bool(_PATTERN_MARKS.search(place))
+    is_text_tool = re.search(r"\btext\b", summary) if is_made else tool.is_reading and "text file" in summary
+    return not (is_text_tool and ending in _NOT_TEXT)
 
 
 def _ending(place: str) -> str:
@@ -228,22 +284,41 @@ def _repeats(steps: Sequence[CompactStep]) -> list[Complaint]:
     return found
 
 
-def bounds_after(found: Sequence[Complaint], steps: Sequence[CompactStep], written: str, request: str) -> Bounds:
-    """Return what holds a second try: the lines before the first mistake stay, and the mistake is made impossible."""
-    first = min(complaint.line for complaint in found)
-    if first == 0:
-        return Bounds()
-    remedies = {complaint.remedy for complaint in found if complaint.line == first}
+def bounds_after(
+    found: Sequence[Complaint],
+    steps: Sequence[CompactStep],
+    written: str,
+    request: str,
+    tools: Sequence[CompactTool],
+    before: Bounds | None = None,
+) -> Bounds:
+    """Return what holds the next try: the lines before the first mistake stay, and the mistake is made impossible.
+
+    When only something is missing, all lines stay and at least one must follow.
+    """
+    lines = tuple(written.strip().split("\n"))
+    in_lines = [complaint for complaint in found if complaint.line]
+    if not in_lines:
+        is_short = all(item.remedy is Remedy.MORE_LINES for item in found) and len(lines) < MAX_STEPS
+        return Bounds(kept=lines, not_referable=lines_without_result(steps)) if is_short else Bounds()
+    first = min(complaint.line for complaint in in_lines)
+    wrong = steps[first - 1]
     kept = steps[: first - 1]
-    places: tuple[str, ...] = ()
-    if Remedy.GIVEN_NAMES in remedies:
-        made = [place for step in kept for place in step.places(made=True)]
-        places = tuple(dict.fromkeys([*made, *spans(request)]))
+    made = [place for step in kept for place in step.places(made=True)]
+    bad_places = {text for text in wrong.places() if any(repr(text) in item.text for item in in_lines)}
+    banned: frozenset[str] = frozenset()
+    if any(item.line == first and item.remedy is Remedy.ANOTHER_TOOL for item in in_lines):
+        inputs = wrong.places(made=False)
+        unfit = [tool.name for tool in tools if any(not _takes(tool, place, is_made=False) for place in inputs)]
+        banned = frozenset([wrong.tool.name, *unfit])
+    if before is not None and len(before.kept) == first - 1:
+        banned |= before.banned_tools
+    names = [*made, *spans(request), "."]
     return Bounds(
-        kept=tuple(written.strip().split("\n")[: first - 1]),
-        banned_tools=frozenset({steps[first - 1].tool.name}) if Remedy.ANOTHER_TOOL in remedies else frozenset(),
+        kept=lines[: first - 1],
+        banned_tools=banned if len(banned) < len({tool.name for tool in tools}) else frozenset(),
         not_referable=lines_without_result(kept),
-        places=places,
+        places=tuple(dict.fromkeys(name for name in names if name not in bad_places)),
     )
 
 

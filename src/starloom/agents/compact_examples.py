@@ -4,6 +4,7 @@ Called by `agents.compact_planner`. `{a}` and `{b}` become the names of connecte
 earlier ones first, for each costs a second of reading. They are no part of any evaluation file.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -97,3 +98,10 @@ def _can_play(tool: CompactTool | None, device_id: str, written: str) -> bool:
     except ModelError:
         return False  # the live tool has another signature than the example's
     return True
+
+
+def example_texts() -> frozenset[str]:
+    """Return every quoted value of the examples, to notice when a plan copies one."""
+    return frozenset(
+        text for example in EXAMPLES for _, _, written in example.plan for text in re.findall(r'"([^"]+)"', written)
+    ) - {"*"}

@@ -3,7 +3,7 @@
 Made by `session` when the role's model is the embedded one; called by `agents.constellation_agent` through `Planner`.
 
     request ─▶ reply (grammar) ─▶ steps ─▶ edges ─▶ checks ─ none ─▶ draft
-                    ▲                               │ complaints: once more, from the first wrong line on,
+                    ▲                               │ complaints: again, twice at most, from the first wrong line on,
                     └───────────────────────────────┤ and the grammar makes the mistake impossible
                                                     └ still ─▶ draft with warnings, for a person to edit
 """
@@ -11,8 +11,8 @@ Made by `session` when the role's model is the embedded one; called by `agents.c
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starloom.agents.compact_checks import Complaint, bound_to_devices, bounds_after, complaints, devices_meant
-from starloom.agents.compact_examples import example_turns
+from starloom.agents.compact_checks import Complaint, bounds_after, complaints, corrected, devices_meant
+from starloom.agents.compact_examples import example_texts, example_turns
 from starloom.agents.compact_grammar import (
     UNSUPPORTED,
     Bounds,
@@ -27,6 +27,7 @@ from starloom.agents.plans import DeviceProfile, PlanDraft, PlannedStep
 from starloom.llm.port import Generated, GrammarModel, Message, Usage
 
 MAX_TOKENS = 400
+MAX_SECOND_TRIES = 2
 
 
 class CompactPlanner:
@@ -43,18 +44,21 @@ class CompactPlanner:
             return PlanDraft((), self._model.name, refusal=_nothing_offered(devices))
         device_ids = [device.device_id for device in devices]
         turns = [*prefix(tools, devices), Message("user", " ".join(request.split()))]
-        first = await self._attempt(turns, tools, request, device_ids)
-        if first.is_refusal or not first.complaints:
-            return self._draft(first, (first,))
-        again = [
-            *turns,
-            Message("assistant", first.generated.text),
-            Message("user", f"{' '.join(item.text for item in first.complaints)} Write the plan again for: {request}"),
-        ]
-        bounds = bounds_after(first.complaints, first.steps, first.generated.text, request)
-        second = await self._attempt(again, tools, request, device_ids, bounds)
-        better = first if second.is_refusal or len(second.complaints) > len(first.complaints) else second
-        return self._draft(better, (first, second))
+        attempts = [await self._attempt(turns, tools, request, device_ids)]
+        bounds: Bounds | None = None
+        while len(attempts) <= MAX_SECOND_TRIES and attempts[-1].complaints:
+            last = attempts[-1]
+            said = " ".join(item.text for item in last.complaints)
+            again = [
+                *turns,
+                Message("assistant", last.generated.text),
+                Message("user", f"{said} Write the plan again for: {request}"),
+            ]
+            bounds = bounds_after(last.complaints, last.steps, last.generated.text, request, tools, bounds)
+            attempts.append(await self._attempt(again, tools, request, device_ids, bounds))
+        plans = [attempt for attempt in attempts if not attempt.is_refusal]
+        chosen = min(reversed(plans), key=lambda attempt: len(attempt.complaints)) if plans else attempts[0]
+        return self._draft(attempts[0] if attempts[0].is_refusal else chosen, attempts)
 
     async def warm(self, devices: Sequence[DeviceProfile]) -> Usage:
         """Have the model read the stable turns ahead, so that the first request need not wait for them.
@@ -76,8 +80,8 @@ class CompactPlanner:
         generated = await self._model.generate(turns, grammar(usable, bounds), max_tokens=self._max_tokens)
         if generated.text.strip() == UNSUPPORTED:
             return _Attempt(generated, (), ())
-        steps = with_edges(bound_to_devices(read_plan(generated.text, tools), request, device_ids))
-        return _Attempt(generated, steps, complaints(steps, request, device_ids))
+        steps = with_edges(corrected(read_plan(generated.text, tools), request, device_ids))
+        return _Attempt(generated, steps, complaints(steps, request, device_ids, example_texts()))
 
     def _draft(self, chosen: "_Attempt", attempts: Sequence["_Attempt"]) -> PlanDraft:
         usage = _total([attempt.generated.usage for attempt in attempts])
