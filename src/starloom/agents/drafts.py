@@ -5,6 +5,7 @@ refuses with; the same checks hold for every planner.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
@@ -15,6 +16,7 @@ from starloom.constellation.references import references_in
 from starloom.processing.dispatch import Json
 
 _SHOWN_CHARACTERS = 120
+_WHOLE_RESULT = re.compile(r'"\{\{ *tasks\.([\w-]+)\.result *\}\}"')
 
 
 def draft_problems(draft: PlanDraft, devices: Sequence[DeviceProfile]) -> tuple[str, ...]:
@@ -103,7 +105,8 @@ def _line(step: PlannedStep) -> str:
 
 
 def _shown(arguments: Mapping[str, Json]) -> str:
-    return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
+    shown = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
+    return _WHOLE_RESULT.sub(r"\1", shown)  # a step's whole result is shown by the step's name
 
 
 def _id_problems(steps: Sequence[PlannedStep]) -> list[str]:

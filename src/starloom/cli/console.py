@@ -16,10 +16,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 
 from starloom.journal import events as e
-from starloom.journal.events import Json, Recorded
-from starloom.session.views import TaskLine, added_tasks, recorded_row
-
-_SHOWN = 160
+from starloom.journal.events import Recorded
+from starloom.session.views import TaskLine, added_tasks, brief, recorded_row
 
 
 class JsonView:
@@ -124,7 +122,9 @@ class RunView:
                 again = f" (attempt {attempt})" if attempt > 1 else ""
                 self.console.print(f"[blue]▶[/] {self._name(task_id)} [dim]on {escape(device_id)}{again}[/]")
             case e.TaskCompleted(task_id=task_id, result=result):
-                self.console.print(f"[green]✔[/] {self._name(task_id)} {self._took(recorded, task_id)} {brief(result)}")
+                self.console.print(
+                    f"[green]✔[/] {self._name(task_id)} {self._took(recorded, task_id)} {escape(brief(result))}"
+                )
             case e.TaskFailed(task_id=task_id, error=error, in_doubt=in_doubt):
                 doubt = " Its effect may have happened; it is not tried again unasked." if in_doubt else ""
                 self.console.print(f"[red]✘[/] {self._name(task_id)} {escape(error)}{doubt}")
@@ -151,20 +151,6 @@ class RunView:
             self._live.update(Spinner("dots", self._waiting_for + " …"))
         else:
             self._live.update("")
-
-
-def brief(result: Json) -> str:
-    """Return one line about a task's result."""
-    if isinstance(result, dict) and {"columns", "rows"} <= result.keys():
-        totals = ", ".join(f"{currency} {amount}" for currency, amount in (result.get("totals") or {}).items())
-        unreadable = len(result.get("unreadable") or ())
-        note = f", [yellow]{unreadable} unreadable[/]" if unreadable else ""
-        return f"{len(result['rows'])} rows {escape(totals)}{note}"
-    if isinstance(result, dict) and isinstance(result.get("path"), str):
-        return escape(result["path"])
-    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-    line = " ".join(text.split())
-    return escape(line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…")
 
 
 def table_of(rows: list[dict[str, Any]], columns: dict[str, str]) -> Table:

@@ -1,7 +1,7 @@
 """Performs attempts: a tool call over the fleet, or a goal pursued by the device's agent; the gate before either.
 
 Fits the orchestrator's `TaskExecutor` port. The attempt's id travels as the command's call id, so that a restarted hub
-asks the device about the same attempt. What the journal is told is redacted here.
+asks the device about the same attempt (`reattach`). What the journal is told is redacted here.
 """
 
 import json
@@ -13,21 +13,24 @@ from starloom.agents.record import AgentEvent
 from starloom.aip.messages import Command, Result, ResultStatus
 from starloom.clock import Clock
 from starloom.errors import ModelError, StarloomError
-from starloom.fleet.errors import CallTimedOut, DeviceLost, DeviceOffline
 from starloom.fleet.fleet import Fleet
+from starloom.fleet.records import DeviceRecord
 from starloom.ids import Ids, RunId
 from starloom.journal.events import AgentAction, AgentResponse
 from starloom.journal.store import Journal
 from starloom.llm.port import Model
 from starloom.orchestrator.ports import Attempt, Completed, Failed, Outcome
+from starloom.orchestrator.settings import RunSettings
 from starloom.safety.gate import Gate
 from starloom.safety.policy import Decision, Facts, Risk
 from starloom.safety.provenance import Fence
 from starloom.safety.redaction import Redactor
 from starloom.safety.rules import propose
+from starloom.session.carrying import Carrier, Doubts
 from starloom.session.desk import ApprovalDesk
 from starloom.session.dispatch import FleetDispatcher
-from starloom.session.profiles import device_there, profile_of, tool_profile
+from starloom.session.profiles import profile_of, tool_profile
+from starloom.session.recall import Recall
 from starloom.session.round import Limits, run_goal
 from starloom.session.step import to_journal
 from starloom.session.trust import suspicions_in
@@ -54,25 +57,63 @@ class Crew:
 
 
 class FleetExecutor:
-    """Performs the attempts of one run. `facts`: what the policy may trust in this run."""
+    """Performs the attempts of one run.
 
-    def __init__(self, crew: Crew, run_id: RunId, facts: Facts) -> None:
+    Args:
+        crew: what all runs share.
+        run_id: the run.
+        facts: what the policy may trust in this run.
+        settings: what happens to an attempt that was cut off.
+        past: what an earlier life of the run had asked.
+    """
+
+    def __init__(
+        self, crew: Crew, run_id: RunId, facts: Facts, settings: RunSettings, past: Recall | None = None
+    ) -> None:
         self._crew = crew
         self._run_id = run_id
         self._facts = facts
+        self._past = past or Recall()
+        self._doubts = Doubts(crew.desk, settings.in_doubt)
+        self._carrier = Carrier(crew.fleet, crew.clock, self._doubts, settings.device_lost_s)
 
     async def execute(self, attempt: Attempt) -> Outcome:
         """Perform the attempt; a failed one is a value, cancellation stops the device first."""
+        return await self._perform(attempt, sent=False)
+
+    async def reattach(self, attempt: Attempt) -> Outcome:
+        """Go on with an attempt that an earlier life of the hub had started; it is asked about, not run again.
+
+        One that was held by an open approval was never sent, and an agent that had not begun to think begins now.
+        """
+        if attempt.task_data.get("tool") is not None:
+            return await self._perform(attempt, sent=not self._past.waits_for_approval(attempt.task_id))
+        if attempt.task_id in self._past.begun_goals:
+            what = (
+                "The hub was stopped while an agent worked on this goal; what it did so far is in the run's timeline."
+            )
+            return await self._doubts.settle(attempt, what, repeatable=False)
+        return await self._perform(attempt, sent=False)
+
+    def let_go(self) -> None:
+        """The hub stops: tool calls that are cancelled from now on go on, on their devices."""
+        self._carrier.let_go()
+
+    async def _perform(self, attempt: Attempt, *, sent: bool) -> Outcome:
+        tool = attempt.task_data.get("tool")
         try:
-            tool = attempt.task_data.get("tool")
-            if tool is not None:
-                return await self._call_tool(attempt, str(tool), attempt.task_data.get("arguments") or {})
-            return await self._pursue_goal(attempt)
+            record = await self._carrier.there(attempt, repeatable=False, sent=sent)
+            if not isinstance(record, DeviceRecord):
+                return record
+            if tool is None:
+                return await self._pursue_goal(attempt, record)
+            return await self._call_tool(attempt, record, str(tool), sent=sent)
         except StarloomError as error:
             return Failed(self._crew.redactor.text(error.message))
 
-    async def _call_tool(self, attempt: Attempt, tool: str, arguments: Mapping[str, Any]) -> Outcome:
-        profile = tool_profile(await device_there(self._crew.fleet, attempt.device_id), tool)
+    async def _call_tool(self, attempt: Attempt, record: DeviceRecord, tool: str, *, sent: bool) -> Outcome:
+        arguments: Mapping[str, Any] = attempt.task_data.get("arguments") or {}
+        profile = tool_profile(record, tool)
         risk = profile.risk if profile else None
         action = propose(attempt.device_id, tool, dict(arguments), risk, profile.destinations if profile else ())
         verdict = await self._crew.gate.admit(action, self._facts, run_id=self._run_id, task_id=attempt.task_id)
@@ -82,38 +123,18 @@ class FleetExecutor:
         command = Command(
             tool_name=tool, tool_type="action", parameters=dict(arguments), call_id=str(attempt.attempt_id)
         )
-        outcome = await self._send(attempt, command, repeatable=risk in _REPEATABLE)
+        answer = await self._carrier.carry(attempt, command, repeatable=risk in _REPEATABLE, sent=sent)
+        outcome = self._outcome(answer) if isinstance(answer, Result) else answer
         error = outcome.error if isinstance(outcome, Failed) else None
         await self._record(attempt, tool, arguments, verdict.decision, "failure" if error else "success", error)
         return outcome
-
-    async def _send(self, attempt: Attempt, command: Command, *, repeatable: bool) -> Outcome:
-        """Send the command until it is answered; a device that is away is waited for, as long as the runner lets us."""
-        while True:
-            await device_there(self._crew.fleet, attempt.device_id)
-            try:
-                [result] = await self._crew.fleet.call(
-                    attempt.device_id,
-                    [command],
-                    session_id=str(attempt.attempt_id),
-                    task_name=attempt.task_id,
-                    timeout_s=attempt.timeout_s,
-                )
-                return self._outcome(result)
-            except DeviceOffline:
-                continue  # nothing was sent
-            except DeviceLost as error:
-                if error.in_doubt and not repeatable:
-                    return Failed(error.message, in_doubt=True)
-            except CallTimedOut as error:
-                return Failed(error.message, transient=repeatable, in_doubt=not repeatable)
 
     def _outcome(self, result: Result) -> Outcome:
         if result.status is ResultStatus.SUCCESS:
             return Completed(self._crew.redactor.known(result.result))
         return Failed(self._crew.redactor.text(result.error or f"The tool ended with status {result.status.value}."))
 
-    async def _pursue_goal(self, attempt: Attempt) -> Outcome:
+    async def _pursue_goal(self, attempt: Attempt, record: DeviceRecord) -> Outcome:
         crew = self._crew
         if crew.model is None:
             raise ModelError(
@@ -122,7 +143,7 @@ class FleetExecutor:
             )
         outcome = await run_goal(
             attempt.description,
-            device=profile_of(await device_there(crew.fleet, attempt.device_id), has_agent=True),
+            device=profile_of(record, has_agent=True),
             dispatcher=FleetDispatcher(crew.fleet, attempt),
             model=crew.model,
             gate=crew.gate,
@@ -165,7 +186,8 @@ class FleetExecutor:
             device_id=attempt.device_id,
             error=error,
         )
-        await self._crew.journal.append(self._run_id, [event])
+        key = f"action:{attempt.attempt_id}"  # once, also when the hub is stopped before the task's end is written
+        await self._crew.journal.append(self._run_id, [event], keys=[key])
 
     def _shown(self, value: object) -> object:
         size = len(json.dumps(value, ensure_ascii=False))

@@ -3,13 +3,17 @@
 Pure functions over records; called by `hub` and `cli`.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from starloom.fleet.records import DeviceRecord
-from starloom.journal.events import EditApplied, Json, Recorded, encode
+from starloom.journal.events import EditApplied, Json, Recorded, TaskCompleted, encode
 from starloom.journal.store import RunRecord
+
+
+_BRIEF = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ def run_row(record: RunRecord) -> dict[str, Json]:
 
 
 def recorded_row(recorded: Recorded) -> dict[str, Json]:
-    """Return an event as JSON, with the tasks that an edit added spelled out."""
+    """Return an event as JSON, with the tasks that an edit added, and a line about a result, spelled out."""
     event = recorded.event
     row = {
         "run_id": recorded.run_id,
@@ -64,7 +68,21 @@ def recorded_row(recorded: Recorded) -> dict[str, Json]:
             {"task_id": line.task_id, "name": line.name, "device_id": line.device_id, "tool": line.tool}
             for line in added_tasks(event.commands)
         ]
+    if isinstance(event, TaskCompleted):
+        row["brief"] = brief(event.result)
     return row
+
+
+def brief(result: Json) -> str:
+    """Return one line about a task's result: a table's size and totals, a written file's path, else its first words."""
+    if isinstance(result, dict) and {"columns", "rows"} <= result.keys():
+        totals = "".join(f", {currency} {amount}" for currency, amount in (result.get("totals") or {}).items())
+        unreadable = len(result.get("unreadable") or ())
+        return f"{len(result['rows'])} rows{totals}" + (f", {unreadable} unreadable" if unreadable else "")
+    if isinstance(result, dict) and isinstance(result.get("path"), str):
+        return str(result["path"])
+    line = " ".join((result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)).split())
+    return line if len(line) <= _BRIEF else line[: _BRIEF - 1] + "…"
 
 
 def added_tasks(commands: list[Json]) -> Iterator[TaskLine]:
