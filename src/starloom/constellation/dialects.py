@@ -14,6 +14,7 @@ Source: reference galaxy.md §2.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 from starloom.constellation import fields
@@ -46,7 +47,10 @@ _LINE_ALL = LINE_FIELDS | _ENDS | _LINE_STATE | _LINE_DERIVED
 _TASK_DEFAULTS = TaskSpec()
 _LINE_DEFAULTS = line_spec({})
 _AFTER = line_spec({"dependency_type": "success_only"})
-_ORDERED = {names: tuple(sorted(names)) for names in (TASK_FIELDS, LINE_FIELDS)}
+_USUAL = {
+    names: (ordered := tuple(sorted(names)), attrgetter(*ordered), attrgetter(*ordered)(defaults))
+    for names, defaults in ((TASK_FIELDS, _TASK_DEFAULTS), (LINE_FIELDS, _LINE_DEFAULTS))
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +159,18 @@ def line_document(line: TaskStarLine) -> dict[str, Any]:
 
 
 def _given(spec: TaskSpec | LineSpec, defaults: TaskSpec | LineSpec, names: frozenset[str]) -> dict[str, Any]:
-    given: dict[str, Any] = {}
+    """Return the fields that are not at their default, as JSON values, in the order of their names."""
     if spec is defaults:
-        return given
-    for name in _ORDERED[names]:
-        value = getattr(spec, name)
-        if value != getattr(defaults, name):
-            given[name] = value.value if isinstance(value, Enum) else list(value) if isinstance(value, tuple) else value
-    return given
+        return {}
+    ordered, get, usual = _USUAL[names]
+    values = get(spec)
+    if values == usual:
+        return {}
+    return {
+        name: value.value if isinstance(value, Enum) else list(value) if isinstance(value, tuple) else value
+        for name, value, default in zip(ordered, values, usual, strict=True)
+        if value != default
+    }
 
 
 def _normal_tasks(value: Json, where: str) -> tuple[list[dict[str, Any]], list[TaskSpec]]:

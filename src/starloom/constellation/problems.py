@@ -45,9 +45,7 @@ class DocumentError(ConstellationError):
 
 def cycle_text(cycle: Sequence[str]) -> str:
     """Return `a → b → … → a`, shortened in the middle when it is long."""
-    half = _SHOWN // 2
-    if len(cycle) <= _SHOWN:
-        names = list(cycle)
-    else:
+    names, half = list(cycle[:_SHOWN]), _SHOWN // 2
+    if len(cycle) > _SHOWN:
         names = [*cycle[:half], f"… {len(cycle) - _SHOWN} more …", *cycle[-half:]]
     return " → ".join([*names, cycle[0]])

@@ -316,6 +316,7 @@ class Runner:
         return s.DevicesChanged(tuple(self._devices.offers()))
 
     async def _watch_devices(self) -> None:
+        self._post(self._offers())  # what changed before anyone watched; nothing is awaited between this and the watch
         async for _ in self._devices.changes():
             self._post(self._offers())
 

@@ -142,8 +142,7 @@ class Scheduler:
             self._surprises.add(Surprise("empty"))
 
     def _attempt_ended(self, signal: s.AttemptEnded) -> None:
-        live = self._owner_of(signal)
-        if live is None:
+        if (live := self._owner_of(signal)) is None:
             return
         star = self.state.constellation.get_task(live.task_id)
         stopping = self._stopping.pop(live.task_id, None)
@@ -167,8 +166,7 @@ class Scheduler:
             self._attempt_failed(star, live, outcome, is_lost=lost or stopping is not None)
 
     def _attempt_stopped(self, signal: s.AttemptStopped) -> None:
-        live = self._owner_of(signal)
-        if live is None:
+        if (live := self._owner_of(signal)) is None:
             return
         if not signal.in_doubt:
             self._assignment.free(live.device_id)
@@ -203,6 +201,8 @@ class Scheduler:
         self._surprises.add(Surprise("failed", live.task_id, outcome.error))
 
     def _devices_changed(self, offers: tuple[DeviceOffer, ...]) -> None:
+        if offers == self._offers and not self._barred:
+            return
         self._offers = offers
         allowed = [offer for offer in offers if offer.device_id not in self._barred]
         new, gone = self._assignment.set_offers(allowed)
