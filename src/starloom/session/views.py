@@ -12,7 +12,6 @@ from starloom.fleet.records import DeviceRecord
 from starloom.journal.events import EditApplied, Json, Recorded, TaskCompleted, encode
 from starloom.journal.store import RunRecord
 
-
 _BRIEF = 160
 
 
