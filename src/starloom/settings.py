@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from starloom.errors import UsageError
 from starloom.llm.settings import ModelSettings
-from starloom.orchestrator.settings import RunSettings
+from starloom.orchestrator.settings import InDoubt, RunSettings
 
 
 class HubSettings(BaseModel):
@@ -30,13 +30,17 @@ class HubSettings(BaseModel):
     max_steps: int = Field(default=50, ge=1, description="steps of one device agent's round")
 
 
+# A hub's runs wait for devices and ask a person what only a person can know.
+_RUNS = RunSettings(device_wait_s=None, in_doubt=InDoubt.ASK)
+
+
 class Settings(BaseModel):
     """All settings; every part has defaults, so an empty file is a valid one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     hub: HubSettings = HubSettings()
-    runs: RunSettings = RunSettings(device_wait_s=None)
+    runs: RunSettings = _RUNS
     models: ModelSettings = ModelSettings()
 
 
@@ -59,9 +63,16 @@ def load_settings(path: Path) -> Settings:
         where = f" in line {place.line + 1}" if place else ""
         raise UsageError(f"The settings file {path} is not valid YAML{where}.", path=str(path)) from error
     try:
-        return Settings.model_validate(content)
+        return Settings.model_validate(_over_our_own(content))
     except ValidationError as error:
         raise UsageError(f"The settings file {path}: {_first_complaint(error)}", path=str(path)) from error
+
+
+def _over_our_own(content: Any) -> Any:  # noqa: ANN401 - whatever the file holds; the model judges it
+    """Return the file's content with what a hub's runs have by default where the file says nothing."""
+    if isinstance(content, dict) and isinstance(content.get("runs"), dict):
+        return {**content, "runs": {**_RUNS.model_dump(exclude_unset=True), **content["runs"]}}
+    return content
 
 
 def _first_complaint(error: ValidationError) -> str:

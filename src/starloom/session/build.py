@@ -86,6 +86,7 @@ async def galaxy_here(
         tasks.create_task(device, name="local device")
         await device_ready(fleet, identity.device_id, timeout_s=_LOCAL_DEVICE_TIMEOUT_S)
         galaxy = Galaxy(crew, here=identity.device_id, planner=models.planner, settings=settings.runs, tasks=tasks)
+        tasks.create_task(galaxy.acknowledge(), name="acknowledgements")
         stack.push_async_callback(galaxy.close)
         yield galaxy
 

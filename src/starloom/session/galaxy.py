@@ -5,11 +5,12 @@ or outlive its caller, and never takes another run with it. Whatever happens is 
 
     submit_request ─▶ plan ─▶ (a person says yes) ─▶ graph ─▶ runner ─▶ run_ended
     submit_recipe  ──────────────────────────────────┘
+    resume, fork   ─▶ what the journal holds: from the plan, or from the graph, on
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from starloom.agents.constellation_agent import ConstellationAgent
@@ -22,19 +23,33 @@ from starloom.constellation.recipe import parse_recipe
 from starloom.errors import DeviceError, ModelError, StarloomError, UsageError
 from starloom.fleet.fleet import Fleet
 from starloom.ids import DeviceId, RunId
-from starloom.journal.events import CostRecorded, EditApplied, PlanProposed, RunCancelled, RunEnded, RunStarted
+from starloom.journal.events import (
+    CostRecorded,
+    EditApplied,
+    Json,
+    PlanProposed,
+    Recorded,
+    RunCancelled,
+    RunEnded,
+    RunStarted,
+)
 from starloom.journal.store import Journal
 from starloom.orchestrator.runner import Runner
 from starloom.orchestrator.settings import RunSettings
+from starloom.orchestrator.stream import EventStream
 from starloom.safety.policy import Facts
+from starloom.session.acknowledging import Acknowledgements
 from starloom.session.desk import ApprovalDesk
 from starloom.session.executor import Crew, FleetExecutor
+from starloom.session.forking import forked
 from starloom.session.profiles import FleetDirectory, device_profiles
+from starloom.session.recall import Recall, recall
 from starloom.session.replanning import RequestReplanner
 from starloom.session.trust import mark_repeatable, suspicions_in, words_of_edit, words_of_graph
 
 log = logging.getLogger(__name__)
 
+_ACKNOWLEDGED_RUNS = 20  # ended runs whose results are acknowledged anew when the hub starts
 _YES = frozenset({"y", "yes", "j", "ja", "ok", "是"})
 
 PlannerSource = Callable[[], Awaitable[Planner]]
@@ -53,6 +68,8 @@ class Galaxy:
         self._tasks = tasks
         self._runs: dict[RunId, asyncio.Task[None]] = {}
         self._runners: dict[RunId, Runner] = {}
+        self._executors: dict[RunId, FleetExecutor] = {}
+        self._acknowledgements = Acknowledgements(crew.fleet)
 
     @property
     def journal(self) -> Journal:
@@ -86,7 +103,8 @@ class Galaxy:
         if not request.strip():
             raise UsageError("The request is empty. Say in one sentence what should be done.")
         run_id = RunId(self._crew.ids.new("run"))
-        await self.journal.append(run_id, [RunStarted(request)])
+        parameters = {"confirm_plan": True} if confirm_plan else {}
+        await self.journal.append(run_id, [RunStarted(request, parameters=parameters)])
         self._start(run_id, lambda: self._plan_and_run(run_id, request, confirm_plan=confirm_plan))
         return run_id
 
@@ -100,11 +118,10 @@ class Galaxy:
         bound = recipe.bind(dict(values))
         graph = recipe.instantiate(bound)
         run_id = RunId(self._crew.ids.new("run"))
-        name = recipe.name or "recipe"
-        await self.journal.append(run_id, [RunStarted(name, source="recipe", parameters=bound)])
+        started = RunStarted(recipe.name or "recipe", source="recipe", parameters=bound)
         facts = Facts(trusted_text=words_of_graph(graph))
-        self._start(run_id, lambda: self._run(run_id, graph, facts))
-        return run_id
+        self._start(run_id, lambda: self._run(run_id, graph, facts, started=started))
+        return await self._begun(run_id)
 
     async def submit_goal(self, goal: str, device_id: DeviceId) -> RunId:
         """Start a run of one task: this goal, on this device."""
@@ -114,9 +131,9 @@ class Galaxy:
         }
         graph = build(document)
         run_id = RunId(self._crew.ids.new("run"))
-        await self.journal.append(run_id, [RunStarted(goal, source="goal", parameters={"device_id": device_id})])
-        self._start(run_id, lambda: self._run(run_id, graph, self._facts_of(goal)))
-        return run_id
+        started = RunStarted(goal, source="goal", parameters={"device_id": device_id})
+        self._start(run_id, lambda: self._run(run_id, graph, self._facts_of(goal), started=started))
+        return await self._begun(run_id)
 
     async def resume(self, run_id: RunId) -> None:
         """Take up a run that has not ended, from the journal alone; nothing happens to one that is running here.
@@ -129,19 +146,63 @@ class Galaxy:
             raise UsageError(f"Run {run_id!r} has ended; start it anew, or fork it.", run_id=run_id)
         if run_id in self._runs:
             return
-        has_graph = any(isinstance(item.event, EditApplied) for item in await self.journal.read(run_id))
-        if has_graph:
-            self._start(run_id, lambda: self._resume(run_id, started))
-        else:  # stopped while planning: nothing has run, so the request is planned again
-            self._start(run_id, lambda: self._plan_and_run(run_id, started.request, confirm_plan=False))
+        recorded = await self.journal.read(run_id)
+        past = recall(recorded)
+        for item in recorded:
+            self._acknowledgements.note(item)
+        for keeping in self.desk.restore(run_id, past):
+            self._tasks.create_task(keeping)
+        if any(isinstance(item.event, EditApplied) for item in recorded):
+            self._start(run_id, lambda: self._resume(run_id, started, recorded, past))
+        else:
+            self._start(run_id, lambda: self._plan_on(run_id, started, recorded))
 
     async def resume_all(self) -> list[RunId]:
-        """Take up every run that was interrupted; return which."""
-        open_runs = [record.run_id for record in await self.journal.runs(1000) if record.stop_reason is None]
-        waiting = [run_id for run_id in open_runs if run_id not in self._runs]
-        for run_id in waiting:
-            await self.resume(run_id)
-        return waiting
+        """Take up every run that was interrupted; return which. One that cannot be read is logged and left alone."""
+        records = await self.journal.runs(1000)
+        taken = []
+        for record in records:
+            if record.stop_reason is not None or record.run_id in self._runs:
+                continue
+            try:
+                await self.resume(record.run_id)
+            except StarloomError as error:
+                log.error("Run %s cannot be taken up: %s", record.run_id, error.message)
+            else:
+                taken.append(record.run_id)
+        for record in [ended for ended in records if ended.stop_reason is not None][:_ACKNOWLEDGED_RUNS]:
+            for item in await self.journal.read(record.run_id):
+                self._acknowledgements.note(item)
+        return taken
+
+    async def fork(self, run_id: RunId, at: int) -> RunId:
+        """Start a new run from a point in an old one; what had ended by then counts as done, the rest runs anew.
+
+        Raises:
+            UsageError: there is no such run or point, or nothing had been decided by then.
+        """
+        await self.known_run(run_id)
+        events = forked(run_id, await self.journal.read(run_id), at)
+        fork_id = RunId(self._crew.ids.new("run"))
+        await self.journal.append(fork_id, events)
+        await self.resume(fork_id)
+        return fork_id
+
+    async def edit(self, run_id: RunId, commands: list[Json], *, why: str = "", against: int | None = None) -> int:
+        """Edit the graph of a run that runs here; return the new version, once it is committed.
+
+        Raises:
+            UsageError: the run is not running in this hub.
+            EditError: refused; nothing changed.
+        """
+        runner = self._runners.get(run_id)
+        if runner is None:
+            raise UsageError(f"Run {run_id!r} is not running in this hub.", run_id=run_id)
+        return (await runner.edit(commands, why=why, against=against)).version
+
+    async def acknowledge(self) -> None:
+        """Tell devices which of their results are committed; for as long as the hub runs."""
+        await self._acknowledgements.serve()
 
     async def cancel(self, run_id: RunId, *, by: str = "user") -> None:
         """Stop a run: its attempts are stopped on their devices, what waits is withdrawn, the end is journalled.
@@ -160,14 +221,16 @@ class Galaxy:
         await self.journal.append(run_id, [RunCancelled(by=by), RunEnded("cancelled")])
 
     async def suspend(self, run_id: RunId) -> None:
-        """Let go of a run without ending it: attempts stop, the journal stays open, `resume` takes it up again."""
+        """Let go of a run without ending it; `resume` takes it up again, and what devices went on doing with it."""
         task = self._runs.get(run_id)
+        if run_id in self._executors:
+            self._executors[run_id].let_go()
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
 
     async def close(self) -> None:
-        """Let go of all runs, stopping their attempts while the devices are still there; then of the devices."""
+        """Let go of all runs, while the devices are still there; then of the devices."""
         for run_id in list(self._runs):
             await self.suspend(run_id)
         await self.fleet.close()
@@ -198,7 +261,18 @@ class Galaxy:
     def _start(self, run_id: RunId, work: Callable[[], Awaitable[None]]) -> None:
         task = self._tasks.create_task(self._guarded(run_id, work), name=run_id)
         self._runs[run_id] = task
-        task.add_done_callback(lambda _: self._runs.pop(run_id, None))
+        task.add_done_callback(lambda _: self._over(run_id))
+
+    def _over(self, run_id: RunId) -> None:
+        self._runs.pop(run_id, None)
+        self._runners.pop(run_id, None)
+        self._executors.pop(run_id, None)
+        self.desk.forget(run_id)
+
+    async def _begun(self, run_id: RunId) -> RunId:
+        """Return once the run's first event is committed: from then on a stop of the hub cannot lose it."""
+        await anext(aiter(self.journal.follow(run_id)))
+        return run_id
 
     async def _guarded(self, run_id: RunId, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -220,16 +294,31 @@ class Galaxy:
         plan = await agent.create(request, devices)
         usage = plan.draft.usage
         cost = CostRecorded("constellation", plan.draft.model, usage.input_tokens, usage.output_tokens, usage.cost)
-        proposed = PlanProposed(plan.summary, plan.draft.model, list(plan.draft.warnings))
+        document = mark_repeatable(plan.document, devices) if plan.refusal is None else None
+        proposed = PlanProposed(plan.summary, plan.draft.model, list(plan.draft.warnings), document)
         await self.journal.append(run_id, [cost, proposed])
-        if plan.refusal is not None:
+        if document is None:
             await self._end(run_id, "failed", f"The planner declined: {plan.refusal}")
             return
+        await self._run_plan(run_id, request, document, agent, confirm_plan=confirm_plan)
+
+    async def _run_plan(
+        self, run_id: RunId, request: str, document: Json, agent: ConstellationAgent, *, confirm_plan: bool
+    ) -> None:
         if confirm_plan and not await self._confirmed(run_id):
             await self._end(run_id, "user_refused", "The plan was not approved; nothing was run.")
             return
-        graph = build(mark_repeatable(plan.document, devices))
-        await self._run(run_id, graph, self._facts_of(request), self._replan(agent, request))
+        await self._run(run_id, build(document), self._facts_of(request), self._replan(agent, request))
+
+    async def _plan_on(self, run_id: RunId, started: RunStarted, recorded: Sequence[Recorded]) -> None:
+        """Go on where the hub was stopped before anything had run: with the plan that was made, or to make one."""
+        confirm_plan = bool(started.parameters.get("confirm_plan"))
+        plans = [item.event.document for item in recorded if isinstance(item.event, PlanProposed)]
+        if plans and plans[-1] is not None:
+            agent = await self._agent()
+            await self._run_plan(run_id, started.request, plans[-1], agent, confirm_plan=confirm_plan)
+        else:
+            await self._plan_and_run(run_id, started.request, confirm_plan=confirm_plan)
 
     async def _agent(self) -> ConstellationAgent:
         planner = await self._planner()
@@ -246,37 +335,39 @@ class Galaxy:
         return Facts(trusted_text=request, suspicions=suspicions_in(request))
 
     async def _run(
-        self, run_id: RunId, graph: TaskConstellation, facts: Facts, replan: RequestReplanner | None = None
+        self,
+        run_id: RunId,
+        graph: TaskConstellation,
+        facts: Facts,
+        replan: RequestReplanner | None = None,
+        started: RunStarted | None = None,
     ) -> None:
-        runner = self._runner(run_id, facts, replan)
-        try:
-            await runner.run(graph)
-        finally:
-            self._runners.pop(run_id, None)
+        await self._runner(run_id, facts, replan, Recall()).run(graph, started=started)
 
-    async def _resume(self, run_id: RunId, started: RunStarted) -> None:
+    async def _resume(self, run_id: RunId, started: RunStarted, recorded: Sequence[Recorded], past: Recall) -> None:
         facts = self._facts_of(started.request)
         if started.source == "recipe":
-            edits = [item.event for item in await self.journal.read(run_id) if isinstance(item.event, EditApplied)]
+            edits = [item.event for item in recorded if isinstance(item.event, EditApplied)]
             facts = Facts(trusted_text=words_of_edit(edits[0].commands))
         replan = None
         if started.source == "request" and self._crew.model is not None:
             replan = self._replan(await self._agent(), started.request)
-        runner = self._runner(run_id, facts, replan)
-        try:
-            await runner.resume()
-        finally:
-            self._runners.pop(run_id, None)
+        await self._runner(run_id, facts, replan, past).resume()
 
-    def _runner(self, run_id: RunId, facts: Facts, replan: RequestReplanner | None) -> Runner:
+    def _runner(self, run_id: RunId, facts: Facts, replan: RequestReplanner | None, past: Recall) -> Runner:
+        executor = FleetExecutor(self._crew, run_id, facts, self._settings, past)
+        stream = EventStream()
+        self._tasks.create_task(self._acknowledgements.follow(stream))
         runner = Runner(
             run_id,
-            executor=FleetExecutor(self._crew, run_id, facts),
+            executor=executor,
             devices=FleetDirectory(self.fleet),
             clock=self._crew.clock,
             journal=self.journal,
             settings=self._settings,
             replan=replan,
+            reconcile=executor.reattach,
+            stream=stream,
         )
-        self._runners[run_id] = runner
+        self._runners[run_id], self._executors[run_id] = runner, executor
         return runner
