@@ -136,7 +136,10 @@ async def _let_go(galaxy: Galaxy, run_id: RunId, view: RunView | JsonView, progr
     await galaxy.suspend(run_id)
     for reason in sorted(set(progress.waiting.values())):
         view.say(f"[yellow]{reason}[/]")
-    view.say(f"[yellow]The run is suspended, nothing is lost. Bring the device back, then:[/] starloom resume {run_id}")
+    view.say(
+        "[yellow]The run is suspended, nothing is lost. To go on: `starloom up`, join the device again, and[/] "
+        f"starloom resume {run_id}"
+    )
     return _DEVICE_LOST
 
 
