@@ -53,6 +53,24 @@ class Answer(BaseModel):
     comment: str = ""
 
 
+class NewEdit(BaseModel):
+    """An edit of a running graph: commands in their serialised form, all or none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    commands: list[dict[str, Any]] = Field(min_length=1, max_length=10_000)
+    why: str = ""
+    against: int | None = None
+
+
+class Fork(BaseModel):
+    """Where a new run leaves an old one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: int = Field(ge=1)
+
+
 class QuestionAnswer(BaseModel):
     """A person's answer to a question."""
 
@@ -172,6 +190,15 @@ def _add_run_routes(app: FastAPI, galaxy: Galaxy) -> None:
     async def resume(run_id: str) -> dict[str, Any]:
         await galaxy.resume(RunId(run_id))
         return {"run_id": run_id}
+
+    @app.post("/api/runs/{run_id}/fork", status_code=201)
+    async def fork(run_id: str, body: Fork) -> dict[str, Any]:
+        return {"run_id": await galaxy.fork(RunId(run_id), body.at)}
+
+    @app.post("/api/runs/{run_id}/edits")
+    async def edit(run_id: str, body: NewEdit) -> dict[str, Any]:
+        version = await galaxy.edit(RunId(run_id), body.commands, why=body.why, against=body.against)
+        return {"run_id": run_id, "version": version}
 
 
 async def _lines(galaxy: Galaxy, run_id: RunId, after: int, *, follow: bool) -> AsyncIterator[str]:
