@@ -28,6 +28,7 @@ from starloom.safety.redaction import Redactor, secrets_of_environment
 from starloom.session.desk import ApprovalDesk
 from starloom.session.executor import Crew
 from starloom.session.galaxy import Galaxy
+from starloom.session.incoming import WireTasks
 from starloom.session.models import opened_models
 from starloom.session.profiles import device_there
 from starloom.session.round import Limits
@@ -65,7 +66,8 @@ async def galaxy_here(
         attempts = await AttemptJournal.open(place.data / "attempts" / "local.sqlite")
         stack.push_async_callback(attempts.close)
         models = await stack.enter_async_context(opened_models(place, settings.models, environ))
-        fleet = Fleet(clock=clock)
+        wire_tasks = WireTasks()
+        fleet = Fleet(clock=clock, tasks=wire_tasks)
         desk = ApprovalDesk(journal, ids)
         crew = Crew(
             fleet=fleet,
@@ -86,6 +88,7 @@ async def galaxy_here(
         tasks.create_task(device, name="local device")
         await device_ready(fleet, identity.device_id, timeout_s=_LOCAL_DEVICE_TIMEOUT_S)
         galaxy = Galaxy(crew, here=identity.device_id, planner=models.planner, settings=settings.runs, tasks=tasks)
+        wire_tasks.hand_to(galaxy)
         tasks.create_task(galaxy.acknowledge(), name="acknowledgements")
         stack.push_async_callback(galaxy.close)
         yield galaxy
