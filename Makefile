@@ -51,7 +51,7 @@ format: $(VENV)/.test
 	@$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.test
-	@for b in benchmarks/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+	@for b in orchestrator journal aip llm; do echo "== $$b"; $(BIN)/python benchmarks/$$b.py || exit 1; done
 
 properties: $(VENV)/.test
 	@STARLOOM_PROPERTIES=long $(BIN)/python -m pytest -m properties
@@ -61,7 +61,7 @@ chaos: $(VENV)/.test
 
 model-eval: $(VENV)/.demo $(VENV)/.test
 	@$(PIP) install -e '.[local-model]'
-	@$(BIN)/python -m benchmarks.planner
+	@$(BIN)/python benchmarks/planner.py
 
 examples: $(VENV)/.test
 	@$(BIN)/python examples/invoices/generate.py
