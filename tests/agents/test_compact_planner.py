@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from starloom.agents.compact_checks import complaints, corrected, devices_meant, names_device, occurs
+from starloom.agents.compact_checks import complaints, corrected, devices_meant, names_device, occurs, spans
 from starloom.agents.compact_examples import example_turns
 from starloom.agents.compact_grammar import UNSUPPORTED, Shape, compact_tools, grammar, narrowed, system_prompt
 from starloom.agents.compact_planner import CompactPlanner, prefix
@@ -273,6 +273,17 @@ async def test_value_of_an_example_is_no_answer() -> None:
     model = FakeModel(['s1=hub.files.read("plan.txt")', 's1=hub.files.read("a.txt")'])
     await CompactPlanner(model).plan("read a.txt", [HUB])
     assert "'plan.txt' in line 1 is not in the request" in model.asked[1][-1].text
+
+
+def test_invented_command_is_noticed() -> None:
+    assert any("is not in the request" in text for text in found('s1=hub.shell.run("rm -rf /")', "tidy up"))
+    assert found('s1=hub.shell.run("git status")', "run git  status") == ()
+
+
+def test_names_of_a_request_are_words_quotations_and_runs_without_a_file_name() -> None:
+    names = spans('write "see you" into note.txt in My Files, please')
+    assert {"see you", "note.txt", "My Files", "My", "into"} <= set(names)
+    assert "note.txt in" not in names
 
 
 def test_folder_is_no_file() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from starloom.agents.compact_grammar import MAX_STEPS, Bounds, CompactTool, Shape
+from starloom.agents.compact_grammar import COMMAND_WORDS, MAX_STEPS, Bounds, CompactTool, Shape
 from starloom.agents.compact_reading import CompactStep, normal, references, texts
 
 _PATTERN_MARKS = re.compile(r"[*?\[\]{}]")
@@ -64,6 +64,7 @@ def complaints(
         found += _literals(step, request, made, device_ids)
         found += _reference_kinds(step, steps)
         found += _folders(step)
+        found += _invented_commands(step, request)
         found += _copied(step, request, example_texts)
         found += _wrong_kind(step)
         inputs = {normal(place) for place in step.places(made=False)}
@@ -223,6 +224,16 @@ def _copied(step: CompactStep, request: str, example_texts: frozenset[str]) -> l
     ]
 
 
+def _invented_commands(step: CompactStep, request: str) -> list[Complaint]:
+    """A command that a small model made up is not run without a word: it must stand in the request."""
+    return [
+        Complaint(f"The command {text!r} in line {step.line} is not in the request.", step.line, Remedy.ANOTHER_TOOL)
+        for name in COMMAND_WORDS & step.values.keys()
+        for text in texts(step.values[name])
+        if " ".join(text.split()).casefold() not in " ".join(request.split()).casefold()
+    ]
+
+
 def _missing(steps: Sequence[CompactStep], request: str) -> list[Complaint]:
     """Each file and address that the request names must be used by some line."""
     used = " ".join(text for step in steps for value in step.values.values() for text in texts(value)).casefold()
@@ -322,13 +333,13 @@ def bounds_after(
     )
 
 
-def spans(request: str, *, longest: int = 6) -> tuple[str, ...]:
-    """Return the request's words and short runs of words, without the punctuation around them: candidate names."""
+def spans(request: str, *, longest: int = 4) -> tuple[str, ...]:
+    """Return what in the request may be a name: quoted texts, words, and short runs of words around no file's name."""
+    found = dict.fromkeys(re.findall(r"[\"“„'‘]([^\"“”„'‘’]{1,80})[\"”“'’]", request))
     words = request.split()
-    found: dict[str, None] = {}
     for start in range(len(words)):
         for end in range(start + 1, min(start + longest, len(words)) + 1):
-            text = " ".join(words[start:end]).strip(_WORD_EDGE).rstrip(".")
-            if text:
+            text = _stripped(" ".join(words[start:end]))
+            if text and (end == start + 1 or not any(_is_name(_stripped(word)) for word in words[start:end])):
                 found.setdefault(text)
     return tuple(found)

@@ -27,7 +27,7 @@ _PLACE_WORDS = {
     *("path", "paths", "file", "files", "folder", "folders", "directory", "source", "sources", "destination", "target"),
     *("output", "archive", "url", "address", "to", "host", "recipient", "recipients"),
 }
-_COMMAND_WORDS = {"command", "script", "code", "query", "expression"}  # they say what to do, not where
+COMMAND_WORDS = {"command", "script", "code", "query", "expression"}  # they say what to do, not where
 _OUTPUT_WORDS = ("destination", "target", "output", "archive", "path", "to", "folder", "file", "url")
 
 
@@ -116,7 +116,7 @@ def _parameter(name: str, schema: dict[str, Any], is_required: bool, tool: ToolP
     kind = schema.get("type")
     items = schema.get("items") or {}
     is_reference = schema.get("x-reference") or items.get("x-reference")
-    is_place = name.lower() in _PLACE_WORDS or (name in tool.destinations and name not in _COMMAND_WORDS)
+    is_place = name.lower() in _PLACE_WORDS or (name in tool.destinations and name not in COMMAND_WORDS)
     if is_reference:
         return Parameter(name, Shape.REFERENCES if kind == "array" else Shape.REFERENCE, is_required)
     choices = schema.get("enum")
