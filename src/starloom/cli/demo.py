@@ -177,8 +177,11 @@ def _show_results(view: "RunView", folder: Path, run_id: str) -> None:
             view.say("\n" + path.read_text(encoding="utf-8").strip())
     view.say("\n" + "\n".join(f"  {path}" for path in made))
     view.say("")
+    program = os.path.relpath(sys.argv[0]) if os.sep in sys.argv[0] else "starloom"
     view.say("What to try next:")
-    view.say(f"  starloom runs {run_id}      what happened, from the journal")
-    view.say("  starloom run examples/invoices/totals.yaml --set sheet=august.xlsx --workspace demo-workspace/hub")
-    view.say("  starloom up                 a hub that stays, with a page; then `starloom join` on other machines")
-    view.say("  starloom doctor             what this machine can do")
+    view.say(f"  {program} runs {run_id}    what happened, from the journal")
+    view.say(
+        f"  {program} run examples/invoices/totals.yaml --set branch=hub    the same from its recipe, without a model"
+    )
+    view.say(f"  {program} up    a hub that stays, with a page; then `starloom join` makes other machines its devices")
+    view.say(f"  {program} doctor    what this machine can do")
