@@ -553,3 +553,118 @@ async def test_a_run_without_a_journal_streams_its_own_numbers(clock):
     await runner.run(build(CHAIN))
     numbers = [item.seq async for item in reader]
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+async def test_a_task_that_asks_for_it_a_message_and_an_empty_plan_call_the_planner(clock):
+    calls = []
+
+    async def replan(request):
+        calls.append([(surprise.kind, surprise.task_id, surprise.detail) for surprise in request.surprises])
+        if request.surprises[0].kind == "empty":
+            assert request.document["tasks"] == {}
+            return EditDraft([{"command": "add_task", "task": {"task_id": "a", "replan": True}}])
+        return None
+
+    gate = asyncio.Event()
+
+    async def answer(attempt):
+        await gate.wait()
+        return Completed()
+
+    bench = Bench(clock, replan=replan, executor=Executor(answer))
+    run = asyncio.create_task(bench.runner.run(build({"tasks": []})))
+    await settle()
+    await bench.runner.message("also zip it")
+    await settle()
+    gate.set()
+    assert (await run).stop_reason == "finished"
+    assert calls == [[("empty", "", "")], [("message", "", "also zip it")], [("asked", "a", "")]]
+
+
+async def test_an_empty_plan_without_a_planner_cannot_run(clock):
+    result = await Bench(clock).runner.run(build({"tasks": []}))
+    assert (result.stop_reason, result.state) == ("nothing_can_run", ConstellationState.CREATED)
+
+
+async def test_an_edit_made_against_an_older_version_is_rebased_or_refused_while_it_runs(clock):
+    bench = Bench(clock, executor=Executor(forever), devices=Devices("d1"))
+    run = asyncio.create_task(bench.runner.run(build(CHAIN)))
+    await settle()
+    change = [{"command": "update_task", "task_id": "c", "changes": {"name": "x"}}]
+    await bench.runner.edit(change, against=1)
+    with pytest.raises(EditError, match="'c'"):
+        await bench.runner.edit(change, against=1)
+    other = [{"command": "update_task", "task_id": "b", "changes": {"name": "x"}}]
+    assert (await bench.runner.edit(other, against=1)).against == 1
+    refused = [event for event in await bench.events() if isinstance(event, e.EditRefused)]
+    assert [event.commands for event in refused] == [change]
+    run.cancel()
+    await asyncio.wait([run])
+
+
+async def test_an_edit_may_not_report_results(clock):
+    bench = Bench(clock, executor=Executor(forever))
+    run = asyncio.create_task(bench.runner.run(build(CHAIN)))
+    await settle()
+    document = {"tasks": [{"task_id": "z", "status": "completed", "result": "forged"}]}
+    forged = {"command": "build_constellation", "document": document, "clear_existing": False, "with_state": True}
+    with pytest.raises(EditError, match="imports"):
+        await bench.runner.edit([forged], by="planner")
+    run.cancel()
+    await asyncio.wait([run])
+
+
+async def test_priorities_changed_while_it_runs_change_the_order(clock):
+    gate = asyncio.Event()
+
+    async def answer(attempt):
+        await gate.wait()
+        return Completed()
+
+    document = {"tasks": [{"task_id": "a", "priority": 4}, {"task_id": "b"}, {"task_id": "c"}]}
+    bench = Bench(clock, executor=Executor(answer), devices=Devices("d1"))
+    run = asyncio.create_task(bench.runner.run(build(document)))
+    await settle()
+    await bench.runner.edit([{"command": "update_task", "task_id": "c", "changes": {"priority": "CRITICAL"}}])
+    gate.set()
+    await run
+    assert bench.executor.tasks() == ["a", "c", "b"]
+
+
+async def test_a_conditional_edge_is_decided_in_the_journal_and_not_asked_again_by_a_replay(clock):
+    asked = []
+
+    def judge(status, result, error):
+        asked.append(result)
+        return True
+
+    document = {
+        "tasks": [{"task_id": "a"}, {"task_id": "b"}],
+        "dependencies": [{"from": "a", "to": "b", "condition": "call:judge"}],
+    }
+    graph = build(document)
+    graph.callables = {"judge": judge}
+    bench = Bench(clock)
+    result = await bench.runner.run(graph)
+    assert asked == ["a"]
+    assert e.EdgeDecided("a->b", True) in await bench.events()
+    replayed = fold(RUN, await bench.journal.read(RUN))
+    assert asked == ["a"]
+    assert canonical_json(replayed.constellation) == canonical_json(result.constellation)
+
+
+async def test_a_device_that_leaves_again_is_missed_again(clock):
+    bench = Bench(clock, devices=Devices(), executor=Executor(forever), settings=RunSettings(device_wait_s=30))
+    document = {"tasks": [{"task_id": "a"}, {"task_id": "b", "target_device_id": "north"}]}
+    run = asyncio.create_task(bench.runner.run(build(document)))
+    await settle()
+    bench.devices.connect("north")
+    await settle()
+    assert bench.executor.tasks() == ["a"]
+    await advance(clock, 30)
+    bench.devices.disconnect("north")
+    await settle()
+    waiting = [event.task_id for event in await bench.events() if isinstance(event, e.TaskWaiting)]
+    assert waiting.count("b") == 2
+    await advance(clock, 30)
+    assert (await run).constellation.get_task("b").status is TaskStatus.FAILED

@@ -7,7 +7,6 @@ edges, an edit what it changed. Nothing polls. Source: constellation.md, Schedul
     signal ─▶ handler ─▶ settle (conditions, unreachable, newly ready) ─▶ dispatch ─▶ missing devices ─▶ planner ─▶ end?
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import assert_never
 
@@ -52,6 +51,7 @@ class Scheduler:
         self._decision = s.Decision()
         self._at: datetime | None = None
         self._unplaced = 0
+        self._reported: dict[TaskId, str] = {}  # what a task was last said to lack, while a timer runs for it
 
     def decide(self, *signals: s.Signal, at: datetime | None = None) -> s.Decision:
         """Move the run on by signals that came together and return what follows; `at` is noted as the time.
@@ -221,7 +221,7 @@ class Scheduler:
         constellation = self.state.constellation
         if kind == "retry" and task_id in self.state.backing_off and task_id in constellation.ready:
             self._make_ready(constellation.get_task(name))
-        elif kind == "device" and task_id in self.state.missing and (reason := self._assignment.lacks(task_id)):
+        elif kind == "device" and self._reported.pop(task_id, "") and (reason := self._assignment.lacks(task_id)):
             self._fail_unserved(constellation.get_task(name), reason)
         elif kind == "lost" and not self._assignment.is_offered(DeviceId(name)):
             for live in list(self.state.live.values()):
@@ -243,7 +243,7 @@ class Scheduler:
             raise EditError("The run has been cancelled; it takes no more edits.")
         edit: Edit | None
         if signal.action == "edit":
-            if signal.by != "import" and any(_form(command).get("with_state") for command in signal.commands):
+            if signal.by != "import" and any(s.form_of(command).get("with_state") for command in signal.commands):
                 raise EditError("with_state is for imports: an edit describes tasks, it does not report results.")
             edit = editor.batch(signal.commands, by=signal.by, why=signal.why, against=signal.against)
         else:
@@ -276,7 +276,7 @@ class Scheduler:
             self._surprises.add(Surprise("edit_refused", detail=problem.message))
 
     def _refuse(self, commands: Json, by: str, problem: ConstellationError) -> None:
-        self._emit(e.EditRefused([_form(command) for command in commands], by, problem.message))
+        self._emit(e.EditRefused([s.form_of(command) for command in commands], by, problem.message))
 
     def _cancel(self, signal: s.CancelAsked) -> None:
         constellation = self.state.constellation
@@ -350,8 +350,7 @@ class Scheduler:
             try:
                 attempt = build_attempt(state, star, live, self._settings.default_timeout_s)
             except ReferenceProblem as problem:
-                self._emit(e.TaskFailed(star.task_id, star.attempt, problem.message))
-                self._surprises.add(Surprise("failed", star.task_id, problem.message))
+                self._fail(star, problem.message)
                 failed = True
                 continue
             self._assignment.occupy(slot)
@@ -364,7 +363,8 @@ class Scheduler:
         failed = False
         wait_s = self._settings.device_wait_s
         for star, reason in self._assignment.unserved():
-            if self.state.missing.get(star.task_id) != reason:
+            if self._reported.get(star.task_id) != reason:
+                self._reported[star.task_id] = reason
                 self._emit(e.TaskWaiting(star.task_id, reason))
                 if wait_s:
                     self._command(s.Wake(("device", star.task_id), wait_s))
@@ -375,8 +375,10 @@ class Scheduler:
 
     def _fail_unserved(self, star: TaskStar, reason: str) -> None:
         self._assignment.withdraw(star.task_id)
-        error = f"Nothing could run it: {reason}."
         self._unplaced += 1
+        self._fail(star, f"Nothing could run it: {reason}.")
+
+    def _fail(self, star: TaskStar, error: str) -> None:
         self._emit(e.TaskFailed(star.task_id, star.attempt, error))
         self._surprises.add(Surprise("failed", star.task_id, error))
 
@@ -394,7 +396,3 @@ class Scheduler:
         if self._settings.writes_run_ended:
             self._emit(e.RunEnded(reason, constellation.state.value, error, final_results(constellation)))
         self._command(s.Finish(reason, error, figures))
-
-
-def _form(command: Json) -> dict[str, Json]:
-    return dict(command) if isinstance(command, Mapping) else command.to_dict()

@@ -180,3 +180,8 @@ class Decision:
     events: list[Event] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+
+def form_of(command: Mapping[str, Json] | EditCommand) -> dict[str, Json]:
+    """Return an editor's command in its serialised form."""
+    return command.to_dict() if isinstance(command, EditCommand) else dict(command)
