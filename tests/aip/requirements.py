@@ -314,6 +314,8 @@ REQUIREMENTS = (
         (
             ATTACK + "test_half_open_connection_is_taken_over_after_it_failed_the_probe",
             ATTACK + "test_second_registration_of_a_living_id_is_refused_and_the_first_untouched",
+            ATTACK + "test_silent_client_that_cannot_be_probed_is_not_taken_over",
+            ATTACK + "test_newcomer_that_leaves_during_the_probe_changes_nothing",
             RESUME + "test_new_process_takes_over_from_one_that_hangs_and_the_old_commands_are_lost",
             CORE + "test_probe_is_answered_by_anything_and_fails_by_silence",
             CORE + "test_upstreams_device_is_probed_with_an_empty_command",

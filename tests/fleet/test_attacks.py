@@ -135,6 +135,31 @@ async def test_half_open_connection_is_taken_over_after_it_failed_the_probe(flee
     assert await dead.closed() == 1000
 
 
+async def test_silent_client_that_cannot_be_probed_is_not_taken_over(fleet, listener, until):
+    working = await device(listener, until)
+    driver = await constellation(listener, client_id="driver")
+    call = asyncio.create_task(fleet.call("dev1", [Command(tool_name="slow")], session_id="s"))
+    command = await working.hear()  # upstream's device says nothing while it works, its constellation never
+    for client_id, client_type, target in (("dev1", "device", None), ("driver", "constellation", "dev1")):
+        thief = await listener.dial()
+        answer = await thief.register(client_id, client_type, target_id=target)
+        assert "already registered" in answer["error"]
+    await working.answer(command, "mine")
+    assert (await call)[0].result == "mine"
+    await driver.sync()
+
+
+async def test_newcomer_that_leaves_during_the_probe_changes_nothing(fleet, listener, until):
+    silent = await device(listener, until)
+    thief = await listener.dial()
+    await thief.say({"type": "register", "status": "ok", "client_id": "dev1"})
+    await silent.hear()  # the probe
+    await thief.connection.close()
+    call = asyncio.create_task(fleet.call("dev1", [Command(tool_name="x")], session_id="s"))
+    await silent.answer(await silent.hear(), "here")
+    assert (await call)[0].result == "here"
+
+
 async def test_device_may_not_target_another_device(listener, until, tasks):
     await device(listener, until, "victim")
     rogue = await device(listener, until, "rogue")

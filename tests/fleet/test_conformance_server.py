@@ -261,7 +261,7 @@ class Player:
         if conn in self.left:
             return
         if row["code"] == 1012:
-            await self.fleet.close()
+            await self.fleet.disconnect("dev1", code=1012)
         frame = await self._next(conn, "closed")
         if frame != {"type": "closed", "code": row["code"]}:
             self.wrong.append(f"{row['seq']}: {frame} instead of a close with {row['code']}")

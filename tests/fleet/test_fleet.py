@@ -5,8 +5,10 @@ import asyncio
 import pytest
 
 from starloom.aip.messages import Command, ResultStatus
+from starloom.aip.transport import TransportClosed, memory_pair
 from starloom.fleet.errors import CallTimedOut, DeviceLost, DeviceOffline, UnknownDevice
 from starloom.fleet.records import DeviceStatus
+from starloom.fleet.settings import FleetSettings
 from starloom.journal.events import DeviceConnected, DeviceDisconnected, DeviceStatusChanged
 
 
@@ -153,4 +155,40 @@ async def test_close_says_goodbye_to_everyone(fleet, join, until):
     await join("dev2")
     await fleet.close()
     assert fleet.client_ids() == ()
+    ours, theirs = memory_pair()
+    await fleet.serve(ours)
+    with pytest.raises(TransportClosed) as closed:
+        await theirs.receive()
+    assert closed.value.code == 1012
     assert {record.status for record in fleet.records()} == {DeviceStatus.DISCONNECTED}
+
+
+async def test_cancelled_connection_leaves_nothing_waiting(fleet, bench, join, group, until):
+    servers = []
+
+    async def connect():
+        ours, theirs = memory_pair()
+        servers.append(asyncio.create_task(fleet.serve(ours)))
+        return theirs
+
+    await join(connect=connect)
+    hold = Command(tool_name="bench.hold", parameters={"name": "x"})
+    calls = [asyncio.create_task(fleet.call("dev1", [hold], session_id=name)) for name in ("out", "waiting")]
+    await bench.entered.wait()
+    servers[0].cancel()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(end) for end in ends] == [DeviceLost, DeviceOffline]
+
+
+class TestManyDevices:
+    @pytest.fixture
+    def settings(self):
+        return FleetSettings(max_known=2, resume_window_s=0)
+
+    async def test_oldest_device_that_left_is_forgotten_beyond_the_limit(self, fleet, join, until):
+        for device_id in ("a", "b", "c"):
+            device = await join(device_id)
+            if device_id != "b":
+                device.cancel()
+                await until(device_id, DeviceStatus.DISCONNECTED)
+        assert [record.device_id for record in fleet.records()] == ["b", "c"]

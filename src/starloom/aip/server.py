@@ -139,17 +139,15 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
             command if command.call_id else command.model_copy(update={"call_id": self.stamps.new_id()})
             for command in commands
         ]
-        message = ServerMessage(
-            type=ServerMessageType.COMMAND,
-            status=TaskStatus.CONTINUE,
+        message = self._message(
+            ServerMessageType.COMMAND,
+            TaskStatus.CONTINUE,
             agent_name=agent_name,
             process_name=process_name,
             root_name=root_name,
             actions=actions,
             session_id=session_id,
             task_name=task_name,
-            timestamp=self.stamps.timestamp(),
-            response_id=self.stamps.new_id(),
         )
         response_id = message.response_id or ""
         self.book.add(response_id, session_id, actions)
@@ -189,15 +187,8 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
         self, session_id: str, status: TaskStatus, *, result: Json = None, error: str | None = None, response_id: str
     ) -> None:
         """Send a TASK_END; requester and device get the same `response_id`."""
-        message = self._message(
-            ServerMessageType.TASK_END,
-            status,
-            session_id=session_id,
-            result=result,
-            error=error,
-            response_id=response_id,
-        )
-        self._send(message, numbered=True)
+        said = {"session_id": session_id, "result": result, "error": error, "response_id": response_id}
+        self._send(self._message(ServerMessageType.TASK_END, status, **said), numbered=True)
 
     def device_info(self, request_id: str | None, result: Json) -> None:
         """Answer a DEVICE_INFO_REQUEST."""
@@ -226,6 +217,14 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
         """Tell a constellation client that a device left or came back; nothing unless agreed."""
         if self.can(Capability.PRESENCE):
             self._send(self._heartbeat(), Note(about=device_id, online=online, quiet=True), numbered=True)
+
+    @property
+    def can_be_probed(self) -> bool:
+        """Tell whether silence after a probe means anything.
+
+        Upstream's constellation client answers nothing, and upstream's device nothing while it works.
+        """
+        return self.extended or (self.client_type is ClientType.DEVICE and len(self.book) == 0)
 
     def probe(self, now: float) -> None:
         """Make the client show that it is alive: a note when it announced itself, else an empty COMMAND.

@@ -16,7 +16,7 @@ from starloom.aip.server_events import RegistrationAsked
 from starloom.aip.transport import TransportClosed
 from starloom.clock import Clock
 from starloom.errors import DeviceError
-from starloom.fleet.admission import fault_of, profile_of
+from starloom.fleet.admission import Refusal, fault_of, profile_of
 from starloom.fleet.credentials import CredentialStore
 from starloom.fleet.records import DeviceStatus
 from starloom.fleet.registry import Registry
@@ -29,6 +29,7 @@ from starloom.fleet.visit import Visit
 logger = logging.getLogger(__name__)
 
 OFFERED = tuple(capability.value for capability in Capability)
+OFFERED_TO_CONSTELLATIONS = (Capability.CANCEL.value, Capability.PRESENCE.value, Capability.ERRORS.value)
 
 
 class Arrivals:
@@ -63,66 +64,73 @@ class Arrivals:
 
     async def admit(self, visit: Visit, asked: RegistrationAsked) -> None:
         """Decide on a REGISTER: refuse it, or take the client in, after probing an older connection of that id."""
+        refusal = self._refusal(visit, asked)
+        if refusal is None and not await self._is_free(visit, asked):
+            text = f"client_id '{asked.client_id}' is already registered; duplicate registrations are not allowed"
+            refusal = Refusal(text, "duplicate")
+        if visit.over.is_set():
+            return  # it left while we probed; the older connection stays
+        credential = None
+        if refusal is None and visit.principal.invite is not None:
+            credential = self._redeemed(visit.principal.invite, asked)
+            if credential is None:
+                refusal = Refusal("This invitation is used up, or not for this device", "invitation")
+        if refusal is not None:
+            visit.protocol.refuse(refusal.text, code=refusal.code)
+        else:
+            self._replace(asked.client_id)
+            self._take_in(visit, asked, credential)
+        visit.flush()
+
+    # Coming and going
+
+    def _refusal(self, visit: Visit, asked: RegistrationAsked) -> Refusal | None:
         target = self.visits.get(asked.message.target_id or "")
-        refusal = fault_of(
+        if len(self.visits) >= self._settings.max_clients and asked.client_id not in self.visits:
+            return Refusal("This server has as many clients as it takes", "full")
+        return fault_of(
             asked.message,
             visit.principal,
             device_is_online=target is not None and target.client_type is ClientType.DEVICE,
             unscoped_allowed=self._settings.unscoped_constellations
             or visit.principal.client_type is ClientType.CONSTELLATION,
         )
-        if refusal is not None:
-            visit.protocol.refuse(refusal.text, code=refusal.code)
-        elif len(self.visits) >= self._settings.max_clients:
-            visit.protocol.refuse("This server has as many clients as it takes", code="full")
-        elif not await self._make_way(visit, asked):
-            text = f"client_id '{asked.client_id}' is already registered; duplicate registrations are not allowed"
-            visit.protocol.refuse(text, code="duplicate")
-        elif not visit.over.is_set():
-            self._take_in(visit, asked)
-        visit.flush()
 
-    # Coming and going
-
-    async def _make_way(self, visit: Visit, asked: RegistrationAsked) -> bool:
-        """Return whether the id is free now; an older connection yields to its own session, or when it is dead."""
+    async def _is_free(self, visit: Visit, asked: RegistrationAsked) -> bool:
+        """Return whether the id may be taken; an older connection yields to its own session, or when it is dead."""
         old = self.visits.get(asked.client_id)
-        if old is None:
+        if old is None or _is_resumed(self._registry.find(asked.client_id), asked.offer):
             return True
-        seat = self._registry.find(asked.client_id)
-        if not _is_resumed(seat, asked.offer):
-            if (
-                old.principal != visit.principal
-                or old.client_type is not visit.client_type
-                or await old.probe(fresh_s=self._settings.fresh_s)
-            ):
-                return False
-            if self.visits.get(asked.client_id) not in (None, old):
-                return False  # someone else was faster while we waited
-        logger.info("A dead connection of %r is replaced.", asked.client_id)
+        if old.principal != visit.principal or old.client_type is not visit.client_type:
+            return False
+        if await old.probe(fresh_s=self._settings.fresh_s):
+            return False
+        return self.visits.get(asked.client_id) in (None, old)  # else someone was faster while we waited
+
+    def _replace(self, client_id: str) -> None:
+        """Close the older connection of an id; its session waits for the newcomer, which comes in at once."""
+        old = self.visits.pop(client_id, None)
+        if old is None:
+            return
+        logger.info("A dead connection of %r is replaced.", client_id)
         old.protocol.close(NORMAL, "replaced by a newer connection")
         old.flush()
-        self.visits.pop(asked.client_id, None)
+        seat = self._registry.find(client_id)
         if seat is not None:
             seat.leave(old, may_return=True)
-        return True
 
-    def _take_in(self, visit: Visit, asked: RegistrationAsked) -> None:
-        credential = None
-        if visit.principal.invite is not None:
-            extended = asked.offer is not None and self._credentials is not None
-            credential = self._redeemed(visit.principal.invite, asked.client_id) if extended else None
-            if credential is None:
-                visit.protocol.refuse("This invitation is used up, or not for this device", code="invitation")
-                return
+    def _take_in(self, visit: Visit, asked: RegistrationAsked, credential: str | None) -> None:
         self.visits[asked.client_id] = visit
         if visit.client_type is ClientType.DEVICE:
             self._take_in_device(visit, asked, credential)
         else:
             self._take_in_constellation(visit, asked)
 
-    def _redeemed(self, invite: str, device_id: str) -> str | None:
-        return self._credentials.redeem(invite, device_id) if self._credentials is not None else None
+    def _redeemed(self, invite: str, asked: RegistrationAsked) -> str | None:
+        """Return the newcomer's own token; None when the invitation is used up, or it could not take the token in."""
+        if asked.offer is None or self._credentials is None:
+            return None
+        return self._credentials.redeem(invite, asked.client_id)
 
     def _take_in_device(self, visit: Visit, asked: RegistrationAsked, credential: str | None) -> None:
         profile = profile_of(asked.message, asked.offer)
@@ -166,7 +174,7 @@ class Arrivals:
 
     def _take_in_constellation(self, visit: Visit, asked: RegistrationAsked) -> None:
         visit.scope = asked.message.target_id
-        offer = Offer(caps=OFFERED, heartbeat_s=self._settings.heartbeat_s)
+        offer = Offer(caps=OFFERED_TO_CONSTELLATIONS, heartbeat_s=self._settings.heartbeat_s)
         visit.protocol.accept(self._clock.monotonic(), offer=offer)
 
     async def _list_tools(self, seat: Seat, visit: Visit) -> None:

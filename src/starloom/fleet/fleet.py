@@ -178,12 +178,15 @@ class Fleet:
 
         Never raises for what the other end does. A device that is lost and may resume keeps this waiting for it.
         """
+        if self._arrivals.closing.is_set():
+            await transport.close(RESTART, "the hub stops")
+            return
         if len(self._serving) - len(self._visits) >= self.settings.max_unregistered:
             await transport.close(TRY_LATER, "too many connections have not registered yet")
             return
         visit = Visit(self, transport, principal or Principal())
         self._serving.add(visit)
-        ended = TransportClosed()
+        ended = TransportClosed(NORMAL)  # when we are cancelled, nobody will wait for the device's return
         try:
             ended = await visit.run()
         except Exception:  # the border of a connection: a bug here must not end the others
@@ -195,16 +198,16 @@ class Fleet:
         if seat is not None:
             await self._arrivals.await_return(seat)
 
-    async def disconnect(self, device_id: str, reason: str = "") -> None:
+    async def disconnect(self, client_id: str, reason: str = "", *, code: int = NORMAL) -> None:
         """Close a client's connection and wait for its end; nothing happens when it is not connected."""
-        visit = self._visits.get(device_id)
+        visit = self._visits.get(client_id)
         if visit is not None:
-            visit.protocol.close(NORMAL, reason)
+            visit.protocol.close(code, reason)
             visit.flush()
             await visit.over.wait()
 
     async def close(self) -> None:
-        """Say goodbye to everyone (1012: we restart) and wait until all connections have ended."""
+        """Say goodbye to everyone (1012: we restart), newcomers too, and wait until all connections have ended."""
         self._arrivals.closing.set()
         visits = list(self._serving)
         for visit in visits:

@@ -31,6 +31,8 @@ class PushedTasks:
         for entry in promised:
             if entry[0] == task_name:
                 promised.remove(entry)
+                if not promised:
+                    del self._promised[device_id]
                 return entry[1]
         return None
 

@@ -52,9 +52,21 @@ class Registry:
             late_answer_s=self._settings.late_answer_s,
             changed=self._changed,
         )
+        if len(self._seats) >= self._settings.max_known:
+            self._forget_one()
         self._seats[device_id] = seat
         self._statuses[device_id] = seat.record.status
         return seat
+
+    def _forget_one(self) -> None:
+        gone = (
+            device_id
+            for device_id, seat in self._seats.items()
+            if seat.record.status is DeviceStatus.DISCONNECTED and not seat.awaited and not seat.record.outpost
+        )
+        device_id = next(gone, None)
+        if device_id is not None:
+            del self._seats[device_id], self._statuses[device_id]
 
     async def changes(self) -> AsyncIterator[None]:
         """Yield at once, and then after changes of any record; one yield may stand for many changes."""

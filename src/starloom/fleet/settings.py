@@ -22,6 +22,7 @@ class FleetSettings(BaseModel):
         outpost_max_delay_s: the longest wait before dialling it again.
         max_in_flight: the most commands on one device at once, where agreed.
         max_clients: the most registered clients.
+        max_known: the most devices remembered; beyond it, ones that are not connected are forgotten, oldest first.
         max_unregistered: the most connections that have not registered yet.
         max_sessions_per_client: the most tasks one client may have running.
         max_message_bytes: the largest frame taken in.
@@ -47,6 +48,7 @@ class FleetSettings(BaseModel):
     outpost_max_delay_s: float = Field(default=60.0, gt=0)
     max_in_flight: int = Field(default=4, ge=1)
     max_clients: int = Field(default=20_000, ge=1)
+    max_known: int = Field(default=50_000, ge=1)
     max_unregistered: int = Field(default=1_000, ge=1)
     max_sessions_per_client: int = Field(default=100, ge=1)
     max_message_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)

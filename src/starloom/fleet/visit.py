@@ -138,12 +138,12 @@ class Visit:
     async def probe(self, *, fresh_s: float = 0.0) -> bool:
         """Find out whether the other end still lives: True as soon as it says anything, False when it stays silent.
 
-        One that was heard from within `fresh_s` lives without being asked.
+        One that was heard from within `fresh_s` lives without being asked, and so does one that cannot be asked.
         """
         now = self._host.clock.monotonic()
         if self.over.is_set():
             return False
-        if now - self.protocol.last_heard < fresh_s:
+        if now - self.protocol.last_heard < fresh_s or not self.protocol.can_be_probed:
             return True
         if self._probed is None:
             self._probed = asyncio.get_running_loop().create_future()
