@@ -124,3 +124,12 @@ def test_the_demo_says_what_is_missing_outside_a_checkout(home):
     done = home.run("demo")
     assert done.returncode == 2
     assert "checkout" in done.stderr
+
+
+def test_without_any_way_to_get_the_model_the_demo_runs_from_its_recipe_and_says_so_in_one_line(home):
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": "/dev/null"}
+    done = home.run("demo", "--examples", str(EXAMPLES), "--into", "out", **offline)
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stdout.splitlines() if line.startswith("Running from the recipe, without a model: ")]
+    assert len(said) == 1
+    assert (home.work / "out" / "hub" / "totals.xlsx").exists()
