@@ -11,6 +11,7 @@ from starloom.errors import UsageError
 from starloom.safety.policy import Risk, Verdict
 from starloom.safety.rules import owner_limit, propose
 from starloom.tools.builtin import builtin_toolsets
+from starloom.tools.effects import effects_toolset
 from starloom.tools.router import ToolRouter
 from starloom.tools.toolset import Tool
 from starloom.tools.workspace import Workspace
@@ -29,4 +30,5 @@ def owned_tools(workspace: Path, *, device_id: str, highest: str, shell: bool) -
     def guard(tool: Tool, arguments: Mapping[str, Any]) -> Verdict:
         return owner_limit(propose(device_id, tool.name, arguments, tool.risk, tool.destinations), limit)
 
-    return ToolRouter(builtin_toolsets(Workspace(workspace), shell=shell), guard=guard)
+    offered = builtin_toolsets(Workspace(workspace), shell=shell)
+    return ToolRouter(offered, guard=guard, unlisted=(effects_toolset(workspace),))

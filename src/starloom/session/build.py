@@ -34,6 +34,7 @@ from starloom.session.profiles import device_there
 from starloom.session.round import Limits
 from starloom.settings import Settings
 from starloom.tools.builtin import builtin_toolsets
+from starloom.tools.effects import effects_toolset
 from starloom.tools.router import ToolRouter
 from starloom.tools.workspace import Workspace
 
@@ -82,7 +83,7 @@ async def galaxy_here(
         )
         tasks = await stack.enter_async_context(background())
         identity = identity_of_this_machine(settings.hub.device_name)
-        router = ToolRouter(builtin_toolsets(Workspace(workspace)))
+        router = ToolRouter(builtin_toolsets(Workspace(workspace)), unlisted=(effects_toolset(workspace),))
         connect = local_connector(fleet, tasks)
         device = run_device(connect, router, identity, clock=clock, attempts=attempts)
         tasks.create_task(device, name="local device")

@@ -25,7 +25,10 @@ class FleetDispatcher:
         """Return one result a command, in order; a lost device fails them all, in words the model can use."""
         wire = [
             messages.Command(
-                tool_name=command.tool, tool_type="action", parameters=command.arguments, call_id=command.call_id
+                tool_name=command.tool,
+                tool_type="action",
+                parameters=command.arguments,
+                call_id=f"{self._attempt.attempt_id}/{command.call_id}",  # so that effects are known by their run
             )
             for command in commands
         ]

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from starloom.safety.policy import Risk
 from starloom.tools.text import decode
 from starloom.tools.toolset import ToolFailure, Toolset, check_stopped, tool
-from starloom.tools.workspace import PART_PREFIX, Workspace
+from starloom.tools.workspace import Workspace
 
 _MOST_ENTRIES = 1_000
 _LONGEST_TEXT_BYTES = 512 * 1024
@@ -112,6 +112,7 @@ class _FileTools:
         target = _free(self.workspace, source, path)
         target.parent.mkdir(parents=True, exist_ok=True)
         check_stopped()
+        self.workspace.effects.will_move(origin, target)
         origin.rename(target)
         return _written(self.workspace, self.workspace.relative(target))
 
@@ -119,6 +120,7 @@ class _FileTools:
         """Delete one file for good."""
         real = self.workspace.file(path)
         check_stopped()
+        self.workspace.effects.will_delete(real)
         real.unlink()
         return Deleted(path=self.workspace.relative(real))
 
@@ -153,7 +155,7 @@ def files_toolset(workspace: Workspace) -> Toolset:
 def _listing(workspace: Workspace, folder: str, pattern: str) -> Listing:
     real = workspace.folder(folder)
     entries: list[Entry] = []
-    names = sorted(item.name for item in real.iterdir() if not item.name.startswith(PART_PREFIX))
+    names = sorted(item.name for item in real.iterdir() if not workspace.is_own(item))
     matching = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
     for name in matching[:_MOST_ENTRIES]:
         item = real / name
@@ -203,7 +205,7 @@ def _zip(workspace: Workspace, files: list[str], path: str) -> Archive:
         inputs.update(dict.fromkeys(_expanded(workspace, name)))
     if workspace.resolve(path) in inputs and any(workspace.resolve(name) == target for name in files):
         raise ToolFailure(f"The archive {path!r} cannot contain itself.", path=path)
-    chosen = [item for item in inputs if item != target and not item.name.startswith(PART_PREFIX)]
+    chosen = [item for item in inputs if item != target and not workspace.is_own(item)]
     if not chosen:
         raise ToolFailure(f"There is nothing to put into {path!r}: {', '.join(files)} holds no file.", path=path)
     with (
@@ -233,5 +235,6 @@ def _expanded(workspace: Workspace, name: str) -> list[Path]:
     real = workspace.resolve(name)
     if real.is_dir():
         below = sorted(item for item in real.rglob("*") if item.is_file() and not item.is_symlink())
+        below = [item for item in below if not workspace.is_own(item)]
         return [item for item in below if workspace.resolve(workspace.relative(item)) == item]
     return [workspace.file(name)]

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from starloom.errors import StarloomError, UsageError
 from starloom.safety.policy import Decision, Verdict
+from starloom.tools.effects import recording
 from starloom.tools.toolset import Tool, Toolset
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class ToolRouter:
             and its gate has done so before the command left.
         default_timeout_s: the limit of a call that brings none.
         result_limit_bytes: a result whose JSON is longer is a failure, so that no frame grows without bound.
+        unlisted: toolsets that are called by who knows them and not offered to anyone.
     """
 
     def __init__(
@@ -68,8 +70,10 @@ class ToolRouter:
         guard: Guard | None = None,
         default_timeout_s: float = 120.0,
         result_limit_bytes: int = 4 * 1024 * 1024,
+        unlisted: Iterable[Toolset] = (),
     ) -> None:
         self._tools: dict[str, Tool] = {}
+        self._unlisted = {item.name: item for toolset in unlisted for item in toolset.tools}
         namespaces: set[str] = set()
         for toolset in toolsets:
             if toolset.name in namespaces:
@@ -81,16 +85,16 @@ class ToolRouter:
         self._result_limit_bytes = result_limit_bytes
 
     def infos(self) -> tuple[Tool, ...]:
-        """Return every tool, in the order the toolsets were given."""
+        """Return every tool on offer, in the order the toolsets were given."""
         return tuple(self._tools.values())
 
     def find(self, name: str) -> Tool | None:
         """Return the tool of that qualified name, or None."""
-        return self._tools.get(name)
+        return self._tools.get(name) or self._unlisted.get(name)
 
     async def call(self, call: ToolCall) -> ToolOutcome:
         """Run one call and return how it ended; only cancellation leaves as an exception."""
-        found = self._tools.get(call.name)
+        found = self.find(call.name)
         if found is None:
             return _failure(self._unknown(call.name), None)
         if call.kind is not None and call.kind != found.kind:
@@ -106,7 +110,8 @@ class ToolRouter:
         deadline = asyncio.timeout(limit_s)
         try:
             async with deadline:
-                result = await found.function(call.arguments)
+                with recording(call.call_id):
+                    result = await found.function(call.arguments)
         except TimeoutError as error:
             if deadline.expired():
                 return _failure(f"{call.name} was stopped after its limit of {limit_s:g} s.", found)

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from starloom.safety.paths import confine
+from starloom.safety.paths import PathRefused, confine
+from starloom.tools.effects import OWN_FOLDER, Effects
 from starloom.tools.toolset import ToolFailure, check_stopped
 
-PART_PREFIX = ".starloom-"  # a write in progress; left behind only when the process was killed during it
+PART_PREFIX = f"{OWN_FOLDER}-"  # a write in progress; left behind only when the process was killed during it
 
 
 class Workspace:
@@ -25,18 +26,26 @@ class Workspace:
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root).resolve()
+        self.effects = Effects(self.root)
 
     def resolve(self, path: str) -> Path:
         """Return the real path; it need not exist.
 
         Raises:
-            PathRefused: the path leaves the workspace, by its words or through a link.
+            PathRefused: the path leaves the workspace, by its words or through a link, or is Starloom's own record.
         """
-        return confine(self.root, path)
+        real = confine(self.root, path)
+        if real == self.root / OWN_FOLDER or self.root / OWN_FOLDER in real.parents:
+            raise PathRefused(f"The path {path!r} is Starloom's own record and not for tools.", path=path)
+        return real
 
     def relative(self, path: Path) -> str:
         """Return a path inside the workspace as callers write it."""
         return path.relative_to(self.root).as_posix()
+
+    def is_own(self, path: Path) -> bool:
+        """Whether a real path inside is Starloom's own: a record of effects, or a write in progress."""
+        return any(part == OWN_FOLDER or part.startswith(PART_PREFIX) for part in path.relative_to(self.root).parts)
 
     def file(self, path: str, *, limit_bytes: int | None = None) -> Path:
         """Return the real path of an existing ordinary file.
@@ -93,6 +102,7 @@ class Workspace:
             _to_disk(part)
             part.chmod(real.stat().st_mode & 0o777 if real.exists() else 0o666 & ~_umask())
             check_stopped()
+            self.effects.will_replace(real, part)
             part.replace(real)
         except OSError as error:
             raise ToolFailure(f"Cannot write {path!r}: {error.strerror}. Nothing was changed.", path=path) from error
