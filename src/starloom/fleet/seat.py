@@ -164,14 +164,14 @@ class Seat:
         connection.flush()
         self._show_work()
         try:
-            async with asyncio.timeout(order.timeout_s):
-                return await asyncio.shield(answer)
-        except TimeoutError as error:
-            await self._stop(response_id, answer)
-            raise CallTimedOut(self.device_id, order.session_id, order.timeout_s) from error
+            await asyncio.wait({answer}, timeout=order.timeout_s)
         except asyncio.CancelledError:
             await self._stop(response_id, answer)
             raise
+        if answer.done():
+            return answer.result()
+        await self._stop(response_id, answer)
+        raise CallTimedOut(self.device_id, order.session_id, order.timeout_s)
 
     def settle(self, response_id: str, results: list[Result]) -> None:
         """Hand an answer to the call that waits for it, and the place to the next call."""
