@@ -81,3 +81,23 @@ def test_old_runs_are_let_go_and_what_is_not_a_run_is_said(home, finished):
     assert json.loads(home.run("runs", "--json").stdout)["runs"] == []
     assert home.run("runs", "show", finished).returncode == 2
     assert home.run("runs", "prune", "--older-than", "soon").returncode == 2
+
+
+def test_what_a_run_changed_is_shown_and_taken_back_on_yes(home):
+    (home.work / "a.txt").write_text("before")
+    (home.work / "job.yaml").write_text(JOB)
+    done = home.run("run", "job.yaml", "--json")
+    run_id = json.loads(done.stdout.splitlines()[0])["run_id"]
+    listed = home.run("undo-effects", run_id, "--list", "--json")
+    [device] = json.loads(listed.stdout)["devices"]
+    assert [(row["kind"], row["path"]) for row in device["effects"]] == [("overwritten", "a.txt"), ("created", "b.txt")]
+    unasked = home.run("undo-effects", run_id)
+    assert (unasked.returncode, (home.work / "a.txt").read_text()) == (6, "one")
+    assert home.run("undo-effects", run_id, "--yes").returncode == 0
+    assert (home.work / "a.txt").read_text() == "before"
+    assert not (home.work / "b.txt").exists()
+    again = json.loads(home.run("undo-effects", run_id, "--yes", "--json").stdout)["devices"][0]["effects"]
+    assert [row["undone"] for row in again] == [False, False]
+    actions = [row["event"] for row in rows_of(home, run_id) if row["kind"] == "agent_action"]
+    assert [action["status"] for action in actions if action["agent"] == "undo"][:2] == ["success", "success"]
+    assert json.loads(home.run("replay", run_id, "--json").stdout)["verdict"] == "same"

@@ -35,6 +35,7 @@ _COMMANDS = {
     "runs": _Entry("starloom.cli.runs:runs", "List the runs in the journal, show, prune, export, import them."),
     "replay": _Entry("starloom.cli.replay:replay", "Fold a run again without device or model; prove its end."),
     "fork": _Entry("starloom.cli.fork:fork", "Start a new run from a point in an old one."),
+    "undo-effects": _Entry("starloom.cli.undo_effects:undo_effects", "Show what a run changed, and take it back."),
     "demo": _Entry("starloom.cli.demo:demo", "Run the main job on the example invoices with two devices."),
     "model": _Entry("starloom.cli.model:model", "Install and inspect the embedded planner model."),
     "doctor": _Entry("starloom.cli.doctor:doctor", "Check the machine, the model and the ports."),

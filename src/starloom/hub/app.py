@@ -19,6 +19,7 @@ from starloom.errors import DeviceError, PolicyError, StarloomError, UsageError
 from starloom.hub.guard import Guard, offered_key
 from starloom.ids import ApprovalId, DeviceId, RunId
 from starloom.session.galaxy import Galaxy
+from starloom.session.undoing import effects_of, undo_effects
 from starloom.session.views import device_row, recorded_row, run_row
 
 _OPEN_PATHS = frozenset(
@@ -111,6 +112,7 @@ def create_app(galaxy: Galaxy, guard: Guard) -> FastAPI:
     _add_wire(app, galaxy, guard)
     _add_upstream_routes(app, galaxy)
     _add_run_routes(app, galaxy)
+    _add_later_routes(app, galaxy)
     _add_people_routes(app, galaxy)
     return app
 
@@ -191,9 +193,21 @@ def _add_run_routes(app: FastAPI, galaxy: Galaxy) -> None:
         await galaxy.resume(RunId(run_id))
         return {"run_id": run_id}
 
+
+def _add_later_routes(app: FastAPI, galaxy: Galaxy) -> None:
+    """Add what can be done with a run once it exists: change it, leave it for another, take it back."""
+
     @app.post("/api/runs/{run_id}/fork", status_code=201)
     async def fork(run_id: str, body: Fork) -> dict[str, Any]:
         return {"run_id": await galaxy.fork(RunId(run_id), body.at)}
+
+    @app.get("/api/runs/{run_id}/effects")
+    async def effects(run_id: str) -> dict[str, Any]:
+        return {"devices": [device.to_row() for device in await effects_of(galaxy, RunId(run_id))]}
+
+    @app.post("/api/runs/{run_id}/undo-effects")
+    async def undo(run_id: str) -> dict[str, Any]:
+        return {"devices": [device.to_row() for device in await undo_effects(galaxy, RunId(run_id))]}
 
     @app.post("/api/runs/{run_id}/edits")
     async def edit(run_id: str, body: NewEdit) -> dict[str, Any]:
