@@ -244,6 +244,7 @@ REQUIREMENTS = (
             CORE + "test_server_closes_a_connection_that_falls_silent_and_any_frame_puts_that_off",
             CORE + "test_client_gives_up_when_its_registration_is_not_answered",
             CORE + "test_client_gives_up_when_the_server_falls_silent",
+            CORE + "test_client_says_goodbye_only_to_a_server_that_refused_it",
         ),
     ),
     # Defects
@@ -419,6 +420,7 @@ REQUIREMENTS = (
         (
             RESUME + "test_one_break_at_any_frame_loses_and_repeats_nothing",
             RESUME + "test_many_breaks_and_repeated_frames_lose_and_repeat_nothing",
+            RESUME + "test_frames_that_overtake_each_other_lose_and_repeat_nothing",
             RESUME + "test_tool_goes_on_while_the_link_is_gone_and_answers_on_the_next",
             RESUME + "test_call_made_while_a_lost_device_is_awaited_waits_for_it",
             RESUME + "test_commands_of_a_device_that_stays_away_are_lost",

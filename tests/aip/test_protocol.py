@@ -90,7 +90,23 @@ def test_client_gives_up_when_its_registration_is_not_answered():
     end = DeviceProtocol(CountingStamps(), "dev1", metadata={}, registration_timeout_s=30)
     end.start(0.0)
     assert end.expire(30) == [client.Refused("the server did not answer the registration in time")]
-    assert end.closing.code == 1000
+    assert end.closing.code == 1008
+
+
+@pytest.mark.parametrize(
+    ("first", "code"),
+    [
+        ('{"type":"error","status":"error","error":"no"}', 1000),
+        ('{"type":"command","status":"continue"}', 1002),
+        ("{oops", 1002),
+    ],
+)
+def test_client_says_goodbye_only_to_a_server_that_refused_it(first, code):
+    end = DeviceProtocol(CountingStamps(), "dev1", metadata={})
+    end.start(0.0)
+    (refused,) = end.receive(first, 0.0)
+    assert isinstance(refused, client.Refused)
+    assert end.closing.code == code
 
 
 def test_client_gives_up_when_the_server_falls_silent():

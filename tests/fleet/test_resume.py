@@ -1,6 +1,7 @@
 """A link that breaks at any frame: the calls end as they would without faults, and no effect happens twice."""
 
 import asyncio
+import contextlib
 import random
 
 import pytest
@@ -22,10 +23,19 @@ def settings() -> FleetSettings:
 class Weather:
     """Decides, frame by frame, when the link breaks and whether the frame still arrives."""
 
-    def __init__(self, breaks: set[int], *, arrives: bool, repeats: set[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        breaks: set[int] = frozenset(),
+        *,
+        arrives: bool = True,
+        repeats: set[int] = frozenset(),
+        late: set[int] = frozenset(),
+    ) -> None:
         self.breaks = breaks
         self.arrives = arrives
         self.repeats = repeats
+        self.late = late
+        self.tasks: set[asyncio.Task[None]] = set()
         self.frames = 0
 
     def next(self) -> int:
@@ -50,8 +60,17 @@ class FlakyEnd:
             drain(self.inner)
             await self.inner.close(1006, "cut")
             raise TransportClosed(1006, "cut")
+        if number in self.weather.late:
+            self.weather.tasks.add(asyncio.create_task(self._send_late(frame)))
+            return
         await self.inner.send(frame)
         if number in self.weather.repeats:
+            await self.inner.send(frame)
+
+    async def _send_late(self, frame: Frame) -> None:
+        """Let other frames overtake this one."""
+        await asyncio.sleep(0.005)
+        with contextlib.suppress(TransportClosed):
             await self.inner.send(frame)
 
     async def receive(self) -> Frame:
@@ -111,6 +130,24 @@ async def test_many_breaks_and_repeated_frames_lose_and_repeat_nothing(fleet, jo
     async with asyncio.timeout(10):
         assert await work(fleet) == EXPECTED
     assert bench.effects == EXPECTED
+
+
+@pytest.mark.parametrize("seed", range(15))
+async def test_frames_that_overtake_each_other_lose_and_repeat_nothing(fleet, join, group, bench, seed):
+    draw = random.Random(seed)
+    weather = Weather(
+        late={draw.randrange(5, 60) for _ in range(12)}, repeats={draw.randrange(5, 60) for _ in range(4)}
+    )
+    settings = DeviceSettings(first_delay_s=0.01, max_in_flight=3)
+    await join(connect=flaky_connector(fleet, group, weather), settings=settings)
+    calls = [
+        fleet.call("dev1", [Command(tool_name="bench.echo", parameters={"text": str(number)})], session_id=f"s{number}")
+        for number in range(12)
+    ]
+    async with asyncio.timeout(10):
+        results = await asyncio.gather(*calls)
+    assert [result.result for (result,) in results] == [str(number) for number in range(12)]
+    assert sorted(bench.effects, key=int) == [str(number) for number in range(12)]
 
 
 async def test_tool_goes_on_while_the_link_is_gone_and_answers_on_the_next(fleet, join, group, bench, until):

@@ -22,9 +22,10 @@ from starloom.aip.messages import (
     Json,
     MalformedMessage,
     ServerMessage,
+    ServerMessageType,
     TaskStatus,
 )
-from starloom.aip.protocol import POLICY, Endpoint, Frame, Stamps
+from starloom.aip.protocol import NORMAL, POLICY, PROTOCOL_ERROR, Endpoint, Frame, Stamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
             message = ServerMessage.from_json(frame)
         except MalformedMessage as error:
             if self.state is ClientState.REGISTERING:
-                return self._refused(str(error))
+                return self._refused(str(error), PROTOCOL_ERROR)
             return [ServerReported(str(error))]
         if self.state is ClientState.REGISTERING:
             return self._answered(message, now)
@@ -140,7 +141,9 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
 
     def _answered(self, message: ServerMessage, now: float) -> list[OwnEventT | ClientEvent]:
         if message.status is not TaskStatus.OK:
-            return self._refused(message.error or "the server gave no reason")
+            refusal = message.type is ServerMessageType.ERROR
+            text = message.error or "the server gave no reason"
+            return self._refused(text, NORMAL if refusal else PROTOCOL_ERROR)
         self.state = ClientState.OPEN
         self._deadlines.pop("registration", None)
         theirs = read_offer({EXTENSION: message.x_starloom}) if message.x_starloom is not None else None
@@ -165,13 +168,14 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
         self.ledger = Ledger()
         return False
 
-    def _refused(self, text: str) -> list[OwnEventT | ClientEvent]:
-        self.close()
+    def _refused(self, text: str, code: int) -> list[OwnEventT | ClientEvent]:
+        """Close; not with a goodbye when the server may believe that it took us in, or it would give our work up."""
+        self.close(code, "the registration was not confirmed")
         return [Refused(text)]
 
     def _expired(self, name: str, now: float) -> list[OwnEventT | ClientEvent]:
         if name == "registration":
-            return self._refused("the server did not answer the registration in time")
+            return self._refused("the server did not answer the registration in time", POLICY)
         if name == "heartbeat":
             self._deadlines["heartbeat"] = now + self._heartbeat_s
             self._send(self._heartbeat(periodic=True))
