@@ -113,3 +113,27 @@ async def test_an_attempt_says_whether_it_may_be_repeated(clock):
 
     await a_runner(clock, MemoryJournal(clock), answer).run(build({"tasks": [{"task_id": "a", "idempotent": True}]}))
     assert seen == [True]
+
+
+async def test_a_planner_is_asked_after_a_restart_about_what_it_had_not_answered(clock):
+    journal = MemoryJournal(clock)
+    asked = []
+
+    async def silent(request):
+        asked.append(request.surprises)
+        await asyncio.get_running_loop().create_future()
+
+    def answer(attempt):
+        return Failed("no") if attempt.task_id == "a" else asyncio.get_running_loop().create_future()
+
+    document = {"tasks": [{"task_id": "a"}, {"task_id": "z"}]}
+    for _ in range(2):  # the second time from the journal
+        runner = a_runner(clock, journal, answer, devices=fleet.Devices("d1", "d2"), replan=silent)
+        running = asyncio.create_task(runner.resume() if asked else runner.run(build(document)))
+        await fleet.settle(60)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    first, second = asked
+    assert [(surprise.kind, surprise.task_id) for surprise in first] == [("failed", "a")]
+    assert ("failed", "a") in [(surprise.kind, surprise.task_id) for surprise in second]

@@ -138,6 +138,7 @@ class Scheduler:
                 self._command(s.Wake(("lost", live.device_id), self._settings.device_lost_s))
         for task_id, delay_s in state.backing_off.items():
             self._command(s.Wake(("retry", task_id), delay_s))
+        self._surprises.recall(state.unanswered, state.planner_edits)
         if not state.constellation.task_count:
             self._surprises.add(Surprise("empty"))
 

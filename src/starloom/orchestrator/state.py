@@ -15,6 +15,7 @@ from starloom.constellation.enums import CancelReason, TaskStatus
 from starloom.ids import AttemptId, DeviceId, RunId, TaskId
 from starloom.journal import events as e
 from starloom.journal.events import Event, Recorded
+from starloom.orchestrator.replanning import Surprise
 
 
 class LiveAttempt(NamedTuple):
@@ -42,6 +43,8 @@ class RunState:
         self.ended: e.RunEnded | None = None
         self.live: dict[TaskId, LiveAttempt] = {}
         self.backing_off: dict[TaskId, float] = {}  # task → seconds until its next attempt, from when it failed
+        self.unanswered: list[Surprise] = []  # what a planner would be asked about, since its last edit
+        self.planner_edits = 0
         self.missing: dict[TaskId, str] = {}  # ready task → what no connected device has
 
     def adopt(self, constellation: TaskConstellation, editor: ConstellationEditor | None = None) -> None:
@@ -73,6 +76,9 @@ def _graph_started(state: RunState, event: e.ConstellationStarted, _at: datetime
 
 def _edited(state: RunState, event: e.EditApplied, _at: datetime | None) -> None:
     is_opening, state.has_opened = not state.has_opened, True
+    if event.by == "planner":
+        state.planner_edits += 1
+        state.unanswered.clear()
     if event.version <= state.constellation.version:
         return  # the live editor has made it already
     match event.action:
@@ -106,6 +112,7 @@ def _failed(state: RunState, event: e.TaskFailed, at: datetime | None) -> None:
     state.backing_off.pop(task_id, None)
     state.missing.pop(task_id, None)
     state.constellation.end_task(task_id, TaskStatus.FAILED, error=event.error, at=at)
+    state.unanswered.append(Surprise("failed", task_id, event.error))
 
 
 def _task_cancelled(state: RunState, event: e.TaskCancelled, at: datetime | None) -> None:
@@ -115,6 +122,8 @@ def _task_cancelled(state: RunState, event: e.TaskCancelled, at: datetime | None
     state.missing.pop(task_id, None)
     reason = CancelReason(event.reason)
     state.constellation.end_task(task_id, TaskStatus.CANCELLED, reason=reason, detail=event.detail, at=at)
+    if reason is CancelReason.UNREACHABLE:
+        state.unanswered.append(Surprise("unreachable", task_id, event.detail))
 
 
 def _retrying(state: RunState, event: e.TaskRetrying, _at: datetime | None) -> None:

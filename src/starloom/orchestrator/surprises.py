@@ -1,5 +1,7 @@
 """What calls for the planner's judgement, and when it is called; the scheduler's memory for that, pure."""
 
+from collections.abc import Iterable
+
 from starloom.orchestrator.replanning import Surprise
 from starloom.orchestrator.settings import ReplanPolicy, RunSettings
 
@@ -24,6 +26,12 @@ class Surprises:
         """Note a surprise; mere completions are not to be added unless `wants_completions`."""
         if self._is_wanted:
             self._collected.append(surprise)
+
+    def recall(self, unanswered: Iterable[Surprise], calls: int) -> None:
+        """Take over what an earlier life of the run had not had answered, and how often the planner had answered."""
+        for surprise in unanswered:
+            self.add(surprise)
+        self.calls = calls
 
     def clear(self) -> None:
         """Forget what was not handed over."""
