@@ -98,5 +98,10 @@ def _load(file: Path) -> "TaskConstellation":
         content = file.read_bytes()
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.", path=str(file)) from error
-    recipe = parse_recipe(read_document(content, where=str(file)))
-    return recipe.instantiate(recipe.bind({}))
+    try:
+        recipe = parse_recipe(read_document(content, where=str(file)), where=str(file))
+        return recipe.instantiate(recipe.bind({}))
+    except UsageError as error:
+        if str(file) in error.message:
+            raise
+        raise UsageError(f"{file}: {error.message}", path=str(file)) from error
