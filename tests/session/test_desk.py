@@ -1,6 +1,7 @@
 """Facts about the desk; the journal here is the real in-memory one."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from starloom.safety.approvals import Approval, action_hash
 from starloom.safety.gate import Answered, Asked
 from starloom.safety.policy import ProposedAction, Risk
 from starloom.session.desk import ApprovalDesk
+from starloom.session.recall import recall
 
 RUN = RunId("run_1")
 
@@ -71,3 +73,45 @@ async def test_a_question_in_words_is_answered():
                 break
         assert await asking == "yes"
     assert isinstance((await journal.read(RUN))[-1].event, QuestionAnswered)
+
+
+async def test_an_open_approval_of_an_earlier_life_is_answered_by_its_id_and_not_asked_for_again():
+    journal = MemoryJournal(ManualClock())
+    await ApprovalDesk(journal, CountingIds()).record(Asked(an_approval()))
+    desk = ApprovalDesk(journal, CountingIds())
+    keeping = [asyncio.create_task(work) for work in desk.restore(RUN, recall(await journal.read(RUN)))]
+    desk.answer(ApprovalId("approval_1"), approved=True, by="ada")  # before anyone waits for it
+    await asyncio.gather(*keeping)
+    again = replace(an_approval(), approval_id=ApprovalId("approval_9"))
+    await desk.record(Asked(again))
+    answer = await desk.ask(again)
+    await desk.record(Answered(again, answer))
+    assert answer.approved
+    events = [item.event for item in await journal.read(RUN)]
+    assert [event.kind for event in events] == ["approval_asked", "approval_answered"]
+    assert events[1].approval_id == "approval_1"
+
+
+async def test_an_answer_of_an_earlier_life_is_used_once():
+    journal = MemoryJournal(ManualClock())
+    await journal.append(RUN, [QuestionAsked("question_7", "Really?", "t1"), QuestionAnswered("question_7", "yes")])
+    desk = ApprovalDesk(journal, CountingIds())
+    assert desk.restore(RUN, recall(await journal.read(RUN))) == []
+    assert await desk.question(RUN, "Really?", "t1") == "yes"
+    second = asyncio.create_task(desk.question(RUN, "Really?", "t1"))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not second.done()
+    desk.forget(RUN)
+    second.cancel()
+
+
+async def test_what_nobody_waits_for_any_more_is_closed_with_its_run():
+    journal = MemoryJournal(ManualClock())
+    await journal.append(RUN, [QuestionAsked("question_7", "Really?", "t1")])
+    desk = ApprovalDesk(journal, CountingIds())
+    keeping = [asyncio.create_task(work) for work in desk.restore(RUN, recall(await journal.read(RUN)))]
+    desk.forget(RUN)
+    await asyncio.gather(*keeping)
+    with pytest.raises(UsageError):
+        desk.reply("question_7", "yes")
