@@ -589,6 +589,7 @@ REQUIREMENTS = (
         "An attempt is carried out once, however often it is asked for.",
         (
             PROCESS + "test_attempt_is_carried_out_once_however_often_it_is_asked_for",
+            PROCESS + "test_record_that_cannot_be_written_does_not_end_the_device",
             AGREED + "test_attempt_is_done_once_and_forgotten_when_its_result_is_stored",
             AGREED + "test_attempt_asked_for_again_while_it_runs_joins_the_running_one",
             AGREED + "test_repeated_call_id_is_carried_out_again_unless_it_is_an_attempt",

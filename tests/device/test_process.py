@@ -304,6 +304,37 @@ async def test_attempt_is_carried_out_once_however_often_it_is_asked_for(identit
     await attempts.close()
 
 
+async def test_record_that_cannot_be_written_does_not_end_the_device(identity, tmp_path, caplog):
+    async def act(name: str) -> str:
+        """Act."""
+        await attempts.close()  # the disk goes away while the tool runs
+        return name
+
+    router = ToolRouter([Toolset("t", (tool(act, name="t.act", risk=Risk.WRITE),))])
+    attempts = await AttemptJournal.open(tmp_path / "attempts.db")
+    ours, theirs = memory_pair()
+
+    async def dial():
+        return theirs
+
+    task = asyncio.create_task(run_device(dial, router, identity, clock=SystemClock(), attempts=attempts))
+    await ours.receive()
+    await ours.send(json.dumps({**recorded(4), "x_starloom": {"v": 1, "caps": ["cancel"]}}))
+    action = {"tool_name": "t.act", "tool_type": "action", "call_id": "run:task:1", "parameters": {"name": "x"}}
+    answers = []
+    for number in range(2):
+        frame = {**recorded(46), "response_id": f"r{number}", "actions": [action], "x_starloom": {"once": True}}
+        await ours.send(json.dumps(frame))
+        answers += json.loads(await ours.receive())["action_results"]
+    assert [answer["status"] for answer in answers] == ["success", "failure"]
+    assert "is closed" in answers[1]["error"]
+    await ours.send(json.dumps({**recorded(6), "x_starloom": {"settled": ["run:task:1"], "quiet": True}}))
+    await ours.send(json.dumps(recorded(48)))
+    assert json.loads(await ours.receive())["action_results"] == []
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 def test_identity_has_the_recorded_fields_and_probed_features():
     system_info = identity_of_this_machine("me").system_info
     assert list(system_info) == list(recorded(3)["metadata"]["system_info"])

@@ -5,6 +5,7 @@ whose call ids are attempts goes through the record of attempts, so a repeated i
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
@@ -16,6 +17,8 @@ from starloom.device.listing import LIST_TOOLS, list_tools
 from starloom.errors import StoreError
 from starloom.ids import AttemptId
 from starloom.tools.router import ToolCall, ToolRouter, ToolStatus
+
+logger = logging.getLogger(__name__)
 
 SKIPPED = "Skipped due to previous failure (early_exit=True)."  # the wire's own text
 TOO_MANY = "This device has too many commands waiting; nothing was done."
@@ -176,16 +179,24 @@ class CommandRunner:
         result = _failure(action, IN_DOUBT)
         try:
             result = await self._call(action, batch.command)
-            await attempts.finish(attempt_id, result.model_dump(mode="json"))
+            await _record(attempts, attempt_id, result)
         except asyncio.CancelledError:
             if batch.stopped:
                 result = _failure(action, CANCELLED)
-                await attempts.finish(attempt_id, result.model_dump(mode="json"))
+                await _record(attempts, attempt_id, result)
             raise
         finally:
             outcome.set_result(result)
             del self._attempted[attempt_id]
         return result
+
+
+async def _record(attempts: AttemptJournal, attempt_id: AttemptId, result: Result) -> None:
+    """Put a result on disk; when that fails it is told all the same, and only a repetition will be in doubt."""
+    try:
+        await attempts.finish(attempt_id, result.model_dump(mode="json"))
+    except StoreError as error:
+        logger.warning("%s", error.message)
 
 
 def _failure(action: Command, error: str) -> Result:
