@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
+from rich.markdown import Markdown
 from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
@@ -60,6 +61,10 @@ class RunView:
     def say(self, text: str) -> None:
         """Print a line of our own between the events."""
         self.console.print(text)
+
+    def document(self, text: str) -> None:
+        """Print a Markdown document: drawn on a terminal, as it is elsewhere."""
+        self.console.print(Markdown(text) if self.console.is_terminal else text, markup=False)
 
     def hold(self) -> None:
         """Take the live line away while a person is asked something."""

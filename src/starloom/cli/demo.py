@@ -174,7 +174,7 @@ def _show_results(view: "RunView", folder: Path, run_id: str) -> None:
     made = [path for name in ("totals.xlsx", "summary.md", "invoices.zip") for path in sorted(folder.glob(f"*/{name}"))]
     for path in made:
         if path.suffix == ".md":
-            view.say("\n" + path.read_text(encoding="utf-8").strip())
+            view.document("\n" + path.read_text(encoding="utf-8").strip())
     view.say("\n" + "\n".join(f"  {path}" for path in made))
     view.say("")
     program = os.path.relpath(sys.argv[0]) if os.sep in sys.argv[0] else "starloom"
