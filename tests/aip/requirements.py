@@ -506,6 +506,7 @@ REQUIREMENTS = (
             AIP + "test_websocket.py::test_address_in_a_log_has_no_secret",
             SOCKET + "test_wrong_token_is_refused_before_the_handshake",
             AIP + "test_websocket.py::test_token_of_a_request",
+            CREDENTIAL + "test_secrets_do_not_show_when_their_holders_are_written_to_a_log",
         ),
     ),
     Requirement("AIP-D31", "D31", "Host and Origin are checked.", gap="The hub's guard and its tests."),

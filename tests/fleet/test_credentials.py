@@ -5,13 +5,16 @@ import stat
 
 import pytest
 
+from starloom.aip.extension import Offer
 from starloom.aip.messages import ClientType
 from starloom.aip.websocket import HandshakeRefused, connect
 from starloom.clock import ManualClock, SystemClock
 from starloom.errors import StoreError
 from starloom.fleet.credentials import CredentialStore
 from starloom.fleet.fleet import Fleet
+from starloom.fleet.outpost_specs import OutpostSpec
 from starloom.fleet.principals import Principal
+from starloom.fleet.seat import WireSession
 
 
 @pytest.fixture
@@ -110,6 +113,14 @@ def test_file_holds_no_secret_is_private_and_survives_a_restart(tmp_path, clock)
     assert again.check(token) is not None
     assert again.check(invite.token) is not None
     assert [credential.client_id for credential in again.credentials()] == ["dev1"]
+
+
+def test_secrets_do_not_show_when_their_holders_are_written_to_a_log(store):
+    invite = store.invite()
+    offer = Offer(token="secret-token", credential="secret-credential")
+    spec = OutpostSpec(device_id="a", server_url="ws://h/ws?token=secret")
+    assert invite.token not in repr(invite)
+    assert "secret" not in repr(offer) + repr(spec) + repr(WireSession("secret"))
 
 
 def test_damaged_file_is_an_error_not_an_open_door(tmp_path, clock):

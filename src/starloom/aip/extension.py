@@ -62,10 +62,10 @@ class Offer(WireModel):
     caps: tuple[str, ...] = ()
     device_type: str | None = None
     max_in_flight: int | None = Field(default=None, ge=1, le=1024)
-    token: str | None = Field(default=None, max_length=256)
+    token: str | None = Field(default=None, max_length=256, repr=False)
     received: int | None = Field(default=None, ge=0)
     resumed: bool | None = None
-    credential: str | None = Field(default=None, max_length=512)
+    credential: str | None = Field(default=None, max_length=512, repr=False)
     heartbeat_s: float | None = Field(default=None, gt=0)
 
     def to_wire(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import hmac
 import json
 import os
 import secrets
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ class OpenInvite:
 class Invite:
     """What to hand over. `token` is shown this once; `device_id` None: the device names itself."""
 
-    token: str
+    token: str = field(repr=False)
     device_id: str | None
     expires_at: datetime
 

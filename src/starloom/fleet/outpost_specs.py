@@ -30,7 +30,7 @@ class OutpostSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     device_id: str = Field(min_length=1, max_length=128)
-    server_url: str = Field(pattern=r"^wss?://")
+    server_url: str = Field(pattern=r"^wss?://", repr=False)
     os: str = "linux"
     name: str = Field(default_factory=lambda: f"starloom-{uuid.uuid4().hex[:8]}", min_length=1)
     capabilities: tuple[str, ...] = ()

@@ -37,7 +37,7 @@ class Connection(Protocol):
 class WireSession:
     """What survives a drop: the numbered frames, the commands that wait, and the secret that names them."""
 
-    token: str
+    token: str = field(repr=False)
     ledger: Ledger = field(default_factory=Ledger)
     book: CommandBook = field(default_factory=CommandBook)
 
