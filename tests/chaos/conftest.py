@@ -107,6 +107,7 @@ class World:
     counts: "Counter[str]" = field(default_factory=Counter)
     hub: "subprocess.Popen[bytes] | None" = None
     devices: "dict[str, subprocess.Popen[bytes]]" = field(default_factory=dict)
+    environ: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -123,7 +124,7 @@ class World:
         with log:
             return subprocess.Popen(
                 [sys.executable, "-m", "starloom", *words],
-                env={**base, "STARLOOM_HOME": str(self.folder / "home"), "HOME": str(self.folder)},
+                env={**base, "STARLOOM_HOME": str(self.folder / "home"), "HOME": str(self.folder), **self.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -212,9 +213,11 @@ class World:
         self.proxy.close()
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path, seed=int(os.environ.get("STARLOOM_CHAOS_SEED", "20261130")))
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One world for all tests of a file: starting one costs seconds."""
+    folder = tmp_path_factory.mktemp("world")
+    made = World(folder, seed=int(os.environ.get("STARLOOM_CHAOS_SEED", "20261130")))
     yield made
     made.close()
-    shutil.rmtree(tmp_path, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
