@@ -120,9 +120,9 @@ async def drive(
                 match recorded.event:
                     case e.RunEnded(stop_reason=reason):
                         return _EXIT.get(reason, 1)
-                    case e.ApprovalAsked() as asked:
+                    case e.ApprovalAsked() as asked if galaxy.desk.is_open(asked.approval_id):
                         asking.create_task(desk.approve(asked))
-                    case e.QuestionAsked() as question:
+                    case e.QuestionAsked() as question if galaxy.desk.is_open(question.question_id):
                         asking.create_task(desk.answer(question))
                     case _:
                         pass

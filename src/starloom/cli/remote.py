@@ -27,6 +27,7 @@ def run_remotely(hub: HubClient, body: dict[str, Any], view: RunView | JsonView)
 def follow_remotely(hub: HubClient, run_id: str, view: RunView | JsonView) -> int:
     """Follow a run of the hub to its end; return the exit code."""
     path = f"/api/runs/{quote(run_id, safe='')}"
+    closed = {_closed_by(row) for row in hub.lines(f"{path}/events?follow=false")}  # in an earlier life of the run
     try:
         with view:
             for row in hub.lines(f"{path}/events"):
@@ -34,13 +35,23 @@ def follow_remotely(hub: HubClient, run_id: str, view: RunView | JsonView) -> in
                     row["run_id"], row["seq"], datetime.fromisoformat(row["at"]), decode(row["kind"], row["event"])
                 )
                 view.show(recorded)
-                _answer(hub, recorded.event, view)
+                if _asked_by(row) not in closed:
+                    _answer(hub, recorded.event, view)
                 if isinstance(recorded.event, e.RunEnded):
                     return _EXIT.get(recorded.event.stop_reason, 1)
     except KeyboardInterrupt:
         hub.post(f"{path}/cancel")
         raise
     return 1
+
+
+def _closed_by(row: dict[str, Any]) -> str | None:
+    """Return the id of the approval or question that an event answers."""
+    return _asked_by(row) if row["kind"].endswith("_answered") else None
+
+
+def _asked_by(row: dict[str, Any]) -> str:
+    return str(row["event"].get("approval_id") or row["event"].get("question_id") or "")
 
 
 def _answer(hub: HubClient, event: e.Event, view: RunView | JsonView) -> None:

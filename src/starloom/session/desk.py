@@ -37,6 +37,10 @@ class _Waiting(Generic[T]):
         if future is not None:
             future.cancel()
 
+    def is_open(self, key: str) -> bool:
+        future = self._open.get(key)
+        return future is not None and not future.done()
+
     def settle(self, key: str, value: T) -> None:
         future = self._open.get(key)
         if future is None or future.done():
@@ -116,6 +120,10 @@ class ApprovalDesk:
             return await self._approvals.open(approval_id)
         finally:
             self._approvals.close(approval_id)
+
+    def is_open(self, key: str) -> bool:
+        """Whether an approval or a question of this id waits for an answer, so that a view need not ask in vain."""
+        return self._approvals.is_open(key) or self._questions.is_open(key)
 
     def answer(self, approval_id: ApprovalId, *, approved: bool, by: str, comment: str = "") -> None:
         """Give a person's answer.

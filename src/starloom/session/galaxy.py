@@ -33,7 +33,7 @@ from starloom.journal.events import (
     RunEnded,
     RunStarted,
 )
-from starloom.journal.store import Journal
+from starloom.journal.store import Journal, RunRecord
 from starloom.orchestrator.runner import Runner
 from starloom.orchestrator.settings import RunSettings
 from starloom.orchestrator.stream import EventStream
@@ -50,6 +50,7 @@ from starloom.session.trust import mark_repeatable, suspicions_in, words_of_edit
 log = logging.getLogger(__name__)
 
 _ACKNOWLEDGED_RUNS = 20  # ended runs whose results are acknowledged anew when the hub starts
+_ACKNOWLEDGED_EVENTS = 20_000  # of a run; longer ones are not read for it
 _YES = frozenset({"y", "yes", "j", "ja", "ok", "是"})
 
 PlannerSource = Callable[[], Awaitable[Planner]]
@@ -170,10 +171,15 @@ class Galaxy:
                 log.error("Run %s cannot be taken up: %s", record.run_id, error.message)
             else:
                 taken.append(record.run_id)
-        for record in [ended for ended in records if ended.stop_reason is not None][:_ACKNOWLEDGED_RUNS]:
-            for item in await self.journal.read(record.run_id):
-                self._acknowledgements.note(item)
+        await self._acknowledge_anew([record for record in records if record.stop_reason is not None])
         return taken
+
+    async def _acknowledge_anew(self, ended: Sequence[RunRecord]) -> None:
+        """Make good what the last hub did not come to say; a device that is not told keeps a result for longer."""
+        for record in ended[:_ACKNOWLEDGED_RUNS]:
+            if record.last_seq <= _ACKNOWLEDGED_EVENTS:
+                for item in await self.journal.read(record.run_id):
+                    self._acknowledgements.note(item)
 
     async def fork(self, run_id: RunId, at: int) -> RunId:
         """Start a new run from a point in an old one; what had ended by then counts as done, the rest runs anew.
