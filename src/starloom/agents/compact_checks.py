@@ -21,6 +21,10 @@ _SEVERAL = re.compile(
     re.IGNORECASE,
 )
 _ON = r"(on|at|of|from|auf|von|in)\s+((the|my|our|dem|der|den|device|machine)\s+)*"
+_LITTLE_WORDS = {
+    *("a", "an", "the", "in", "on", "at", "to", "of", "by", "is", "it", "as", "or", "and", "are", "all", "for", "from"),
+    *("into", "with", "then", "them", "this", "that", "which", "what", "my", "me", "files", "file", "folder"),
+}
 _FILE_NAME = re.compile(r"[\w./ -]*[\w-]\.[A-Za-z]\w{0,4}")
 _ENDINGS = {
     "pdf": {"pdf"},
@@ -324,7 +328,7 @@ def bounds_after(
         banned = frozenset([wrong.tool.name, *unfit])
     if before is not None and len(before.kept) == first - 1:
         banned |= before.banned_tools
-    names = [*made, *spans(request), "."]
+    names = [*made, *spans(request)]
     return Bounds(
         kept=lines[: first - 1],
         banned_tools=banned if len(banned) < len({tool.name for tool in tools}) else frozenset(),
@@ -334,12 +338,14 @@ def bounds_after(
 
 
 def spans(request: str, *, longest: int = 4) -> tuple[str, ...]:
-    """Return what in the request may be a name: quoted texts, words, and short runs of words around no file's name."""
+    """Return what in the request may be a name: quoted texts, words, and short runs of capitalised words."""
     found = dict.fromkeys(re.findall(r"[\"“„'‘]([^\"“”„'‘’]{1,80})[\"”“'’]", request))
     words = request.split()
     for start in range(len(words)):
         for end in range(start + 1, min(start + longest, len(words)) + 1):
             text = _stripped(" ".join(words[start:end]))
-            if text and (end == start + 1 or not any(_is_name(_stripped(word)) for word in words[start:end])):
+            if text and (
+                end == start + 1 or all(word[:1].isupper() or word[:1].isdigit() for word in words[start:end])
+            ):
                 found.setdefault(text)
-    return tuple(found)
+    return tuple(text for text in found if text.casefold() not in _LITTLE_WORDS)

@@ -171,12 +171,13 @@ class Bounds:
 
 def grammar(tools: Sequence[CompactTool], bounds: Bounds | None = None) -> str:
     """Return the GBNF grammar of a plan with these tools, narrowed to the devices that the request means."""
+    refusal = "" if bounds else f'"{UNSUPPORTED}" | '  # who had a plan may mend it, not give up
     bounds = bounds or Bounds()
     first = len(bounds.kept) + 1
     start = "".join(f"{line}\n" for line in bounds.kept)
     places = [_terminal(json.dumps(item, ensure_ascii=False)) for item in bounds.places]
     rules = [
-        f"root ::= {_terminal(start)} line{first}" if start else f'root ::= "{UNSUPPORTED}" | line1',
+        f"root ::= {_terminal(start)} line{first}" if start else f"root ::= {refusal}line1",
         r'text ::= "\"" char{1,200} "\""',
         r'char ::= [^"\\\x00-\x1f] | "\\" ["\\nt]',
         f"place ::= {' | '.join(places) or 'text'}",
