@@ -2,12 +2,13 @@
 
 Run: python -m benchmarks.planner [tuned|held-out|all] [--verbose]. Needs the weights (starloom model install).
 A plan counts when its tools, devices, arguments and derived edges are exactly those of one accepted plan, in any order
-of independent lines; a request that no tool can do counts when it is refused. `tests/agents/test_compact_model.py`
-holds the floor.
+of independent lines; a request that no tool can do counts when it is refused. Ends with exit code 1 when a file's
+score is below its floor, which is what was measured last.
 """
 
 import argparse
 import asyncio
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from starloom.safety.policy import Risk
 
 FOLDER = Path(__file__).parents[1] / "tests" / "llm" / "requests"
 FILES = ("tuned", "held-out")
+FLOORS = {"tuned": 34, "held-out": 24}
 
 _SCHEMAS: dict[str, dict[str, Any]] = {
     "text": {"type": "string"},
@@ -133,18 +135,24 @@ def _show(item: Judged, *, verbose: bool) -> None:
         print(f"        {item.draft.refusal or ''}{' '.join(item.draft.warnings)}")
 
 
-async def main() -> None:
-    """Print one line a set, the wrong plans in full, and the sums."""
+async def main() -> int:
+    """Print one line a set, the wrong plans in full, and the sums; return the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file", nargs="?", default="all", choices=[*FILES, "all"])
     parser.add_argument("--only", default="", help="a part of a set's name")
+    parser.add_argument("--ask", default="", help="a part of the requests to plan")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     model = open_embedded(parse_model("embedded"))
+    is_below = False
+    is_part = bool(options.only or options.ask)
     for file in FILES if options.file == "all" else [options.file]:
         right = total = 0
         for name, cases in load_cases(file).items():
             if options.only not in name:
+                continue
+            cases = [case for case in cases if options.ask in case.ask]
+            if not cases:
                 continue
             judged = await judge(model, cases, verbose=options.verbose)
             good = sum(item.is_right for item in judged)
@@ -156,9 +164,11 @@ async def main() -> None:
                 f"{asked_twice} asked twice; first {judged[0].seconds:.1f} s, then {mean:.1f} s on average"
             )
             right, total = right + good, total + len(judged)
-        print(f"{file}: {right}/{total}")
+        print(f"{file}: {right}/{total}" + ("" if is_part else f" (floor {FLOORS[file]})"))
+        is_below |= not is_part and right < FLOORS[file]
     await model.close()
+    return int(is_below)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    sys.exit(asyncio.run(main()))
