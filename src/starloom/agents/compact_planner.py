@@ -88,6 +88,8 @@ class CompactPlanner:
         if chosen.is_refusal:
             return PlanDraft((), chosen.generated.model, usage, refusal=_REFUSAL)
         warnings = tuple(item.text for item in chosen.complaints)
+        if chosen is not attempts[0] and not warnings:
+            warnings = (_MENDED,)
         return PlanDraft(planned_steps(chosen.steps), chosen.generated.model, usage, warnings)
 
 
@@ -102,6 +104,7 @@ class _Attempt:
         return not self.steps
 
 
+_MENDED = "The first draft had a mistake and was mended; look the plan over before it runs."
 _REFUSAL = (
     "None of the connected devices' tools can do this, as far as the embedded planner sees. "
     "Say it in smaller steps, connect a device that can, or choose a larger model with STARLOOM_MODEL."
