@@ -167,9 +167,12 @@ class StarletteTransport:
     """
 
     def __init__(self, websocket: AcceptedWebSocket, *, max_size_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        from starlette.websockets import WebSocketDisconnect
+
         self._websocket = websocket
         self._max_size_bytes = max_size_bytes
         self._closed: TransportClosed | None = None
+        self._gone = (RuntimeError, OSError, WebSocketDisconnect)  # sent after close, or the client went away meanwhile
 
     async def send(self, frame: Frame) -> None:
         """Send one frame."""
@@ -178,7 +181,7 @@ class StarletteTransport:
         body = {"text": frame} if isinstance(frame, str) else {"bytes": frame}
         try:
             await self._websocket.send({"type": "websocket.send", **body})
-        except (RuntimeError, OSError) as error:  # starlette: sent after close, or the client went away meanwhile
+        except self._gone as error:
             raise self._shut(CLOSED_ABNORMALLY, "") from error
 
     async def receive(self) -> Frame:
@@ -206,7 +209,7 @@ class StarletteTransport:
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._websocket.send({"type": "websocket.close", "code": code, "reason": reason[:120]})
-        except (RuntimeError, OSError, TimeoutError):
+        except (*self._gone, TimeoutError):
             return  # the client was faster
 
     def _shut(self, code: int, reason: str) -> TransportClosed:
