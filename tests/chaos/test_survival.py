@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 import sqlite3
 
 import pytest
@@ -122,6 +123,19 @@ def test_a_result_is_acknowledged_to_the_device_once_it_is_committed(running):
             "SELECT state, acknowledged, result FROM attempts WHERE attempt_id = ?", (f"{run_id}:a:1",)
         ).fetchall()
     assert (state, acknowledged, json.loads(result)["status"]) == ("finished", 1, "success")
+
+
+def test_a_hub_that_is_stopped_lets_its_devices_finish_and_takes_their_results_up(running):
+    run_id = submit(running, shell("a", "north"))
+    approve(running, run_id, "a")
+    running.until("the tool runs", lambda: running.ledger("north")["a"])
+    running.hub.send_signal(signal.SIGINT)
+    running.hub.wait()
+    running.start_hub()
+    assert ended(running, run_id)["stop_reason"] == "finished"
+    assert running.ledger("north") == {"a": 1}
+    assert len(kinds(running, run_id, "task_started")) == 1
+    assert kinds(running, run_id, "question_asked") == []
 
 
 def test_a_link_that_is_cut_in_the_middle_costs_nothing(running):
