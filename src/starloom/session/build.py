@@ -66,7 +66,7 @@ async def galaxy_here(
         stack.push_async_callback(journal.close)
         attempts = await AttemptJournal.open(place.data / "attempts" / "local.sqlite")
         stack.push_async_callback(attempts.close)
-        models = await stack.enter_async_context(opened_models(place, settings.models, environ))
+        models = await stack.enter_async_context(opened_models(place, settings.models, environ, clock))
         wire_tasks = WireTasks()
         fleet = Fleet(clock=clock, tasks=wire_tasks)
         desk = ApprovalDesk(journal, ids)

@@ -1,20 +1,20 @@
 """Which model does what: the one that pursues goals in words, and the planner, chosen when first needed.
 
-Made by the composition root. Order of choice: `STARLOOM_MODEL`, the settings' profile, the embedded weights when they
+Made by the composition root. Order of choice: `STARLOOM_MODEL`, the settings' profiles, the embedded weights when they
 are installed, none. A hub without any model still runs recipes.
 """
 
 import importlib.util
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from dataclasses import dataclass
 
+from starloom.agents.compact_planner import CompactPlanner
 from starloom.agents.plans import Planner
+from starloom.clock import Clock
 from starloom.errors import ModelError
 from starloom.llm.port import Model
-from starloom.llm.settings import EMBEDDED, ModelProfile, ModelSettings, Role, parse_model
-from starloom.llm.weight_install import is_installed
-from starloom.llm.weights import QWEN_CODER_1_5B
+from starloom.llm.settings import EMBEDDED, ModelProfile, ModelSettings, Role
 from starloom.places import Places
 from starloom.safety.provenance import Fence
 
@@ -22,6 +22,13 @@ _NO_MODEL = (
     "No model is here to plan this. Get the embedded one with `starloom model install` (1.1 GB, free), "
     "set STARLOOM_MODEL to a model you have a key for, or run a recipe, which needs none."
 )
+_NO_ENGINE = "The embedded model's engine is not installed: pip install 'starloom[local-model]'."
+
+
+def chosen_models(settings: ModelSettings, environ: Mapping[str, str]) -> ModelSettings:
+    """Return the settings with `STARLOOM_MODEL`, when it is set, in place of every role's choice."""
+    text = environ.get("STARLOOM_MODEL", "").strip()
+    return settings.model_copy(update={"default": text, "roles": {}}) if text else settings
 
 
 def chosen_profile(settings: ModelSettings, role: Role, environ: Mapping[str, str]) -> ModelProfile | None:
@@ -30,33 +37,20 @@ def chosen_profile(settings: ModelSettings, role: Role, environ: Mapping[str, st
     Raises:
         UsageError: the choice names no model that we know.
     """
-    text = environ.get("STARLOOM_MODEL", "").strip()
-    if text:
-        return parse_model(text)
-    if role not in settings.roles and settings.default is None:
-        return None
-    return settings.profile_for(role)
+    chosen = chosen_models(settings, environ)
+    return None if role not in chosen.roles and chosen.default is None else chosen.profile_for(role)
 
 
-def embedded_weights(place: Places, profile: ModelProfile | None = None) -> Path | None:
-    """Return the embedded model's file: the profile's own, else the installed one; None when there is none."""
-    if profile is not None and profile.model:
-        return Path(profile.model).expanduser()
-    folder = place.cache / "models"
-    return folder / QWEN_CODER_1_5B.file_name if is_installed(QWEN_CODER_1_5B, folder) else None
-
-
+@dataclass(slots=True)
 class Models:
-    """The models of one hub. `model` pursues goals in words; None when only the embedded one, or none, is there."""
+    """The models of one hub. `model` pursues goals in words, `planning` plans; None when there is no such model."""
 
-    def __init__(
-        self, place: Places, planning: ModelProfile | None, model: Model | None, closing: AsyncExitStack
-    ) -> None:
-        self._place = place
-        self._planning = planning
-        self._closing = closing
-        self._planner: Planner | None = None
-        self.model = model
+    place: Places
+    embedded: ModelProfile
+    model: Model | None
+    planning: Model | None
+    closing: AsyncExitStack
+    _planner: Planner | None = None
 
     async def planner(self) -> Planner:
         """Return the planner.
@@ -65,7 +59,7 @@ class Models:
             ModelError: there is no model; the message says how to get one.
         """
         if self._planner is None:
-            self._planner = self._embedded() if self.model is None else self._structured(self.model)
+            self._planner = self._compact() if self.planning is None else self._structured(self.planning)
         return self._planner
 
     def _structured(self, model: Model) -> Planner:
@@ -73,36 +67,55 @@ class Models:
 
         return StructuredPlanner(model, fence=Fence.drawn().wrap)
 
-    def _embedded(self) -> Planner:
-        from starloom.agents.compact_planner import CompactPlanner
-        from starloom.llm.embedded import EmbeddedModel
+    def _compact(self) -> Planner:
+        from starloom.llm.opening import installed_weights, open_embedded
 
-        weights = embedded_weights(self._place, self._planning)
-        if weights is None:
+        folder = self.place.cache / "models"
+        if not self.embedded.model and installed_weights(folder) is None:
             raise ModelError(_NO_MODEL)
         if importlib.util.find_spec("xllamacpp") is None:
-            raise ModelError("The embedded model's engine is not installed: pip install 'starloom[local-model]'.")
-        model = EmbeddedModel(weights)
-        self._closing.push_async_callback(model.close)
+            raise ModelError(_NO_ENGINE)
+        model = open_embedded(self.embedded, folder)
+        self.closing.push_async_callback(model.close)
         return CompactPlanner(model)
 
 
 @asynccontextmanager
-async def opened_models(place: Places, settings: ModelSettings, environ: Mapping[str, str]) -> AsyncIterator[Models]:
-    """Open the configured model, if any; close what was opened when the block is left.
+async def opened_models(
+    place: Places, settings: ModelSettings, environ: Mapping[str, str], clock: Clock
+) -> AsyncIterator[Models]:
+    """Open the configured models, if any; close what was opened when the block is left.
 
     Raises:
         UsageError: the configuration names no model that we know, or its key is missing.
     """
-    planning = chosen_profile(settings, Role.CONSTELLATION, environ)
     async with AsyncExitStack() as closing:
-        model: Model | None = None
-        if planning is not None and planning.provider != EMBEDDED:
-            from starloom.llm.completion import ProviderModel
-            from starloom.llm.keys import find_key
-            from starloom.llm.openai_compatible import Connection
+        planning = _opened(Role.CONSTELLATION, place, settings, environ, clock, closing)
+        acting = planning
+        if chosen_profile(settings, Role.SHELL, environ) != chosen_profile(settings, Role.CONSTELLATION, environ):
+            acting = _opened(Role.SHELL, place, settings, environ, clock, closing)
+        embedded = chosen_profile(settings, Role.CONSTELLATION, environ)
+        if embedded is None or embedded.provider != EMBEDDED:
+            embedded = ModelProfile(provider=EMBEDDED, model="")
+        yield Models(place, embedded, acting, planning, closing)
 
-            provided = ProviderModel(Connection(planning, find_key(planning, environ)))
-            closing.push_async_callback(provided.close)
-            model = provided
-        yield Models(place, planning, model, closing)
+
+def _opened(
+    role: Role,
+    place: Places,
+    settings: ModelSettings,
+    environ: Mapping[str, str],
+    clock: Clock,
+    closing: AsyncExitStack,
+) -> Model | None:
+    """Return the role's model with its backup behind it; None when the role has none but the embedded one."""
+    profile = chosen_profile(settings, role, environ)
+    if profile is None or profile.provider == EMBEDDED:
+        return None
+    from starloom.llm.opening import open_role
+    from starloom.llm.probe import Verdicts
+
+    verdicts = Verdicts(place.data / "model-verdicts.json")
+    model = open_role(chosen_models(settings, environ), role, environ, clock, verdicts=verdicts)
+    closing.push_async_callback(model.close)
+    return model
