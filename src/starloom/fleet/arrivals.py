@@ -18,6 +18,7 @@ from starloom.clock import Clock
 from starloom.errors import DeviceError
 from starloom.fleet.admission import Refusal, fault_of, profile_of
 from starloom.fleet.credentials import CredentialStore
+from starloom.fleet.principals import Principal
 from starloom.fleet.records import DeviceStatus
 from starloom.fleet.registry import Registry
 from starloom.fleet.seat import Order, Seat, WireSession
@@ -75,6 +76,8 @@ class Arrivals:
             credential = self._redeemed(visit.principal.invite, asked)
             if credential is None:
                 refusal = Refusal("This invitation is used up, or not for this device", "invitation")
+            else:  # from now on this connection is what its own token, once stored, will be again
+                visit.principal = Principal(ClientType.DEVICE, asked.client_id)
         if refusal is not None:
             visit.protocol.refuse(refusal.text, code=refusal.code)
         else:
@@ -88,6 +91,8 @@ class Arrivals:
         target = self.visits.get(asked.message.target_id or "")
         if len(self.visits) >= self._settings.max_clients and asked.client_id not in self.visits:
             return Refusal("This server has as many clients as it takes", "full")
+        if visit.principal.is_shared_key and self._has_credential(asked.client_id):
+            return Refusal("This client_id has a credential of its own, and only that may register it", "credential")
         return fault_of(
             asked.message,
             visit.principal,
@@ -95,6 +100,9 @@ class Arrivals:
             unscoped_allowed=self._settings.unscoped_constellations
             or visit.principal.client_type is ClientType.CONSTELLATION,
         )
+
+    def _has_credential(self, client_id: str) -> bool:
+        return self._credentials is not None and self._credentials.credential_of(client_id) is not None
 
     async def _is_free(self, visit: Visit, asked: RegistrationAsked) -> bool:
         """Return whether the id may be taken; an older connection yields to its own session, or when it is dead."""

@@ -132,10 +132,21 @@ class CredentialStore:
         return self.issue(device_id, invite=invite)
 
     def revoke(self, client_id: str) -> bool:
-        """Take a client's credential away; False when it has none. Its live connection is the caller's to close."""
+        """Take a client's credential and the invitations for it away; False when there was neither.
+
+        Its live connection is the caller's to close.
+        """
         known = self._drop(client_id)
+        for name, invite in list(self._invites.items()):
+            if client_id in (invite.device_id, invite.redeemed_by):
+                del self._invites[name]
+                known = True
         self._save()
         return known
+
+    def credential_of(self, client_id: str) -> Credential | None:
+        """Return a client's credential, without its secret; None: it has none of its own."""
+        return next((known for known in self._credentials.values() if known.client_id == client_id), None)
 
     def credentials(self) -> tuple[Credential, ...]:
         """Return all credentials, oldest first; none of them holds a secret."""

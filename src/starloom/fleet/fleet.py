@@ -53,6 +53,7 @@ class Fleet:
         observe: Callable[[Event], None] | None = None,
     ) -> None:
         self.clock = clock
+        self.credentials = credentials
         self.settings = settings or FleetSettings()
         self.pushed = PushedTasks()
         self._visits: dict[str, Visit] = {}
@@ -204,6 +205,15 @@ class Fleet:
         if visit is not None:
             visit.protocol.close(code, reason)
             visit.flush()
+            await visit.over.wait()
+
+    async def expel(self, client_id: str, reason: str = "") -> None:
+        """Close every connection that is this client's by registration or by its token; for a revoked credential."""
+        visits = [visit for visit in self._serving if client_id in (visit.client_id, visit.principal.client_id)]
+        for visit in visits:
+            visit.protocol.close(NORMAL, reason)
+            visit.flush()
+        for visit in visits:
             await visit.over.wait()
 
     async def close(self) -> None:

@@ -7,8 +7,10 @@ from asyncio import Task
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
+from starloom.aip.messages import ClientType
 from starloom.aip.transport import Transport, memory_pair
 from starloom.fleet.fleet import Fleet
+from starloom.fleet.principals import Principal
 
 
 class TaskStarter(Protocol):
@@ -19,12 +21,18 @@ class TaskStarter(Protocol):
         ...
 
 
-def local_connector(fleet: Fleet, group: TaskStarter) -> Callable[[], Awaitable[Transport]]:
-    """Return a dialler whose every connection the fleet serves in a task of `group`."""
+def local_connector(
+    fleet: Fleet, group: TaskStarter, device_id: str | None = None
+) -> Callable[[], Awaitable[Transport]]:
+    """Return a dialler whose every connection the fleet serves in a task of `group`.
+
+    With a `device_id` the connections may register that device only, and no other's token may take its place.
+    """
+    principal = Principal(ClientType.DEVICE, device_id) if device_id is not None else None
 
     async def connect() -> Transport:
         ours, theirs = memory_pair()
-        group.create_task(fleet.serve(ours))
+        group.create_task(fleet.serve(ours, principal=principal))
         return theirs
 
     return connect

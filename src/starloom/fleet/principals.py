@@ -17,6 +17,11 @@ class Principal:
     client_id: str | None = None
     invite: str | None = None
 
+    @property
+    def is_shared_key(self) -> bool:
+        """Tell whether this is the hub's one key, which names nobody."""
+        return self == Principal()
+
     def may_register(self, client_type: ClientType, client_id: str) -> bool:
         """Tell whether this token may register under that role and id."""
         return self.client_type in (None, client_type) and self.client_id in (None, client_id)

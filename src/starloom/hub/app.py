@@ -16,16 +16,23 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starloom import __version__
 from starloom.aip.websocket import StarletteTransport
 from starloom.errors import DeviceError, PolicyError, StarloomError, UsageError
+from starloom.fleet.errors import UnknownDevice
+from starloom.hub.devices import add_device_routes
 from starloom.hub.guard import Guard, offered_key
 from starloom.ids import ApprovalId, DeviceId, RunId
 from starloom.session.galaxy import Galaxy
 from starloom.session.undoing import effects_of, undo_effects
-from starloom.session.views import device_row, recorded_row, run_row
+from starloom.session.views import recorded_row, run_row
 
 _OPEN_PATHS = frozenset(
     {"/", "/favicon.ico"}
 )  # the page itself holds nothing; all it shows comes from /api with the key
-_STATUS: tuple[tuple[type[StarloomError], int], ...] = ((UsageError, 400), (DeviceError, 409), (PolicyError, 403))
+_STATUS: tuple[tuple[type[StarloomError], int], ...] = (
+    (UsageError, 400),
+    (UnknownDevice, 404),
+    (DeviceError, 409),
+    (PolicyError, 403),
+)
 
 
 class NewRun(BaseModel):
@@ -107,30 +114,34 @@ def create_app(galaxy: Galaxy, guard: Guard) -> FastAPI:
     @app.exception_handler(StarloomError)
     async def complain(_request: Request, error: StarloomError) -> JSONResponse:
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-        return JSONResponse({"detail": error.message, "kind": type(error).__name__}, status_code=status)
+        return JSONResponse({"detail": error.message, "kind": _branch_of(error)}, status_code=status)
 
     _add_wire(app, galaxy, guard)
     _add_upstream_routes(app, galaxy)
     _add_run_routes(app, galaxy)
     _add_later_routes(app, galaxy)
     _add_people_routes(app, galaxy)
+    add_device_routes(app, galaxy)
     return app
+
+
+def _branch_of(error: StarloomError) -> str:
+    """Return the name of the error's branch of the tree, which is all that a caller can know."""
+    return next((kind.__name__ for kind in type(error).__mro__ if StarloomError in kind.__bases__), "StarloomError")
 
 
 def _add_wire(app: FastAPI, galaxy: Galaxy, guard: Guard) -> None:
     @app.websocket("/ws")
     async def wire(websocket: WebSocket) -> None:
         headers = dict(websocket.headers)
-        admitted = (
-            guard.host_is_right(headers.get("host"))
-            and guard.origin_is_right(headers.get("origin"))
-            and guard.key_is_right(offered_key(headers, websocket.url.query))
-        )
-        if not admitted:
+        is_ours = guard.host_is_right(headers.get("host")) and guard.origin_is_right(headers.get("origin"))
+        offered = offered_key(headers, websocket.url.query)
+        principal = guard.principal(offered, galaxy.fleet.credentials) if is_ours else None
+        if principal is None:
             await websocket.close()  # before accept: the handshake is answered 403, as upstream does
             return
         await websocket.accept()
-        await galaxy.fleet.serve(StarletteTransport(websocket))
+        await galaxy.fleet.serve(StarletteTransport(websocket), principal=principal)
 
 
 def _add_upstream_routes(app: FastAPI, galaxy: Galaxy) -> None:
@@ -230,10 +241,6 @@ def _add_people_routes(app: FastAPI, galaxy: Galaxy) -> None:
         text = resources.files("starloom.hub").joinpath("page.html").read_text(encoding="utf-8")
         policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
         return HTMLResponse(text, headers={"Content-Security-Policy": policy, "X-Frame-Options": "DENY"})
-
-    @app.get("/api/devices")
-    async def devices() -> dict[str, Any]:
-        return {"devices": [device_row(record) for record in galaxy.fleet.records()]}
 
     @app.post("/api/approvals/{approval_id}")
     async def answer(approval_id: str, body: Answer) -> dict[str, Any]:

@@ -8,6 +8,9 @@ import hmac
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
+from starloom.fleet.credentials import CredentialStore
+from starloom.fleet.principals import Principal
+
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -21,6 +24,15 @@ class Guard:
     def key_is_right(self, offered: str | None) -> bool:
         """Compare in constant time, any characters; None and empty are wrong."""
         return bool(offered) and hmac.compare_digest(_bytes(offered), _bytes(self.key))
+
+    def principal(self, offered: str | None, credentials: CredentialStore | None) -> Principal | None:
+        """Return what a token allows on `/ws`: the hub's key anything, a device's own token or invitation that device.
+
+        None: nothing. No other route takes a device's token.
+        """
+        if self.key_is_right(offered):
+            return Principal()
+        return credentials.check(offered) if credentials is not None else None
 
     def host_is_right(self, host: str | None) -> bool:
         """Tell whether a Host header names us; a browser on a rebound name says another."""

@@ -17,6 +17,7 @@ from starloom.device.attempts import AttemptJournal
 from starloom.device.identity import identity_of_this_machine
 from starloom.device.process import run_device
 from starloom.errors import DeviceError, UsageError
+from starloom.fleet.credentials import CredentialStore
 from starloom.fleet.fleet import Fleet
 from starloom.fleet.local import local_connector
 from starloom.ids import Ids, RandomIds
@@ -68,7 +69,8 @@ async def galaxy_here(
         stack.push_async_callback(attempts.close)
         models = await stack.enter_async_context(opened_models(place, settings.models, environ, clock))
         wire_tasks = WireTasks()
-        fleet = Fleet(clock=clock, tasks=wire_tasks)
+        credentials = await asyncio.to_thread(CredentialStore, clock, place.data / "credentials.json")
+        fleet = Fleet(clock=clock, tasks=wire_tasks, credentials=credentials)
         desk = ApprovalDesk(journal, ids)
         crew = Crew(
             fleet=fleet,
@@ -84,7 +86,7 @@ async def galaxy_here(
         tasks = await stack.enter_async_context(background())
         identity = identity_of_this_machine(settings.hub.device_name)
         router = ToolRouter(builtin_toolsets(Workspace(workspace)), unlisted=(effects_toolset(workspace),))
-        connect = local_connector(fleet, tasks)
+        connect = local_connector(fleet, tasks, identity.device_id)
         device = run_device(connect, router, identity, clock=clock, attempts=attempts)
         tasks.create_task(device, name="local device")
         await device_ready(fleet, identity.device_id, timeout_s=_LOCAL_DEVICE_TIMEOUT_S)

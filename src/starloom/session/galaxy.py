@@ -87,6 +87,11 @@ class Galaxy:
         """Where people answer."""
         return self._crew.desk
 
+    @property
+    def here(self) -> str:
+        """The id of the hub's own device."""
+        return self._here
+
     def online_devices(self) -> list[str]:
         """Return the ids of the devices that can take work now."""
         return [record.device_id for record in self.fleet.records() if record.status.takes_work]

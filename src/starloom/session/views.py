@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from starloom.fleet.credentials import Credential
 from starloom.fleet.records import DeviceRecord
 from starloom.journal.events import EditApplied, Json, Recorded, TaskCompleted, encode
 from starloom.journal.store import RunRecord
@@ -37,6 +38,19 @@ def device_row(record: DeviceRecord) -> dict[str, Json]:
         "last_seen": record.last_seen.isoformat() if record.last_seen else None,
         "tools": [tool.tool_name for tool in record.tools],
         "system_info": record.system_info,
+    }
+
+
+def device_detail(record: DeviceRecord, credential: Credential | None) -> dict[str, Json]:
+    """Return all that is known of a device as JSON; `credential` null: it comes with the hub's key."""
+    return {
+        **device_row(record),
+        "tags": list(record.tags),
+        "capabilities": sorted(record.capabilities),
+        "max_in_flight": record.max_in_flight,
+        "credential": None
+        if credential is None
+        else {"issued_at": credential.issued_at, "used_at": credential.used_at},
     }
 
 

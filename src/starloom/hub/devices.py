@@ -1,0 +1,68 @@
+"""The hub's routes about devices: who they are, who may come, who must go.
+
+Added by `hub.app`, behind its check of the hub's key; a device's own token opens none of them.
+"""
+
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, Field
+
+from starloom.errors import UsageError
+from starloom.fleet.admission import ID_LIMIT
+from starloom.fleet.credentials import CredentialStore
+from starloom.session.galaxy import Galaxy
+from starloom.session.views import device_detail, device_row
+
+
+class NewInvite(BaseModel):
+    """Whom to invite, and for how long. `device_id` null: the device names itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    device_id: str | None = Field(default=None, min_length=1, max_length=ID_LIMIT, pattern=r"^[^\x00-\x1f\x7f]+$")
+    valid_s: float = Field(default=600.0, gt=0, le=7 * 24 * 3600)
+
+
+def add_device_routes(app: FastAPI, galaxy: Galaxy) -> None:
+    """Add the routes below `/api/devices`."""
+    fleet = galaxy.fleet
+
+    @app.get("/api/devices")
+    async def devices() -> dict[str, Any]:
+        return {"devices": [device_row(record) for record in fleet.records()]}
+
+    @app.post("/api/devices/invite", status_code=201)
+    async def invite(body: NewInvite) -> dict[str, Any]:
+        if body.device_id == galaxy.here:
+            raise UsageError(f"{body.device_id!r} is the hub's own device. Invite the machine under another name.")
+        made = _credentials(galaxy).invite(valid_s=body.valid_s, device_id=body.device_id)
+        return {"token": made.token, "device_id": made.device_id, "expires_at": made.expires_at.isoformat()}
+
+    @app.get("/api/devices/{device_id}")
+    async def device(device_id: str) -> dict[str, Any]:
+        record = fleet.get(device_id)
+        return device_detail(record, _credentials(galaxy).credential_of(device_id))
+
+    @app.post("/api/devices/{device_id}/revoke")
+    async def revoke(device_id: str) -> dict[str, Any]:
+        if not _credentials(galaxy).revoke(device_id):
+            raise UsageError(
+                f"{device_id!r} has no credential of its own. A device that came with the hub's key leaves when "
+                "`starloom up` is started with another key.",
+                device_id=device_id,
+            )
+        await fleet.expel(device_id, "the credential was revoked")
+        return {"device_id": device_id, "revoked": True}
+
+    @app.post("/api/devices/{device_id}/ping")
+    async def ping(device_id: str) -> dict[str, Any]:
+        fleet.get(device_id)
+        return {"device_id": device_id, "answered_s": await fleet.ping(device_id)}
+
+
+def _credentials(galaxy: Galaxy) -> CredentialStore:
+    store = galaxy.fleet.credentials
+    if store is None:
+        raise UsageError("This hub keeps no credentials of devices.")
+    return store

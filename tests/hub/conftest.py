@@ -1,0 +1,69 @@
+"""A hub over a real server and real sockets, on a port of its own."""
+
+import asyncio
+import http.client
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from starloom.hub.app import create_app
+from starloom.hub.guard import Guard
+from starloom.hub.serve import Address, bind, serving
+from starloom.places import places
+from starloom.session.build import galaxy_here
+from starloom.session.galaxy import Galaxy
+from starloom.settings import Settings
+
+KEY = "k" * 43
+
+
+@dataclass
+class ServedHub:
+    """A hub that listens, and its insides."""
+
+    address: Address
+    galaxy: Galaxy
+
+    def ws(self, token: str | None = KEY) -> str:
+        return f"ws://127.0.0.1:{self.address.port}/ws" + ("" if token is None else f"?token={token}")
+
+    async def call(self, method: str, path: str, body: Any = None, *, key: str = KEY) -> tuple[int, Any]:
+        return await asyncio.to_thread(self._call, method, path, body, key)
+
+    def _call(self, method: str, path: str, body: Any, key: str) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection(self.address.host, self.address.port, timeout=30)
+        try:
+            headers = {"X-API-Key": key, "Content-Type": "application/json"}
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            reply = connection.getresponse()
+            return reply.status, json.loads(reply.read().decode())
+        finally:
+            connection.close()
+
+
+HubMaker = Callable[[Path], AbstractAsyncContextManager[ServedHub]]
+
+
+@pytest.fixture
+def served_hub() -> HubMaker:
+    """Return what serves a hub with its data in a folder; called twice with one folder, it is the hub restarted."""
+
+    @asynccontextmanager
+    async def serve(folder: Path) -> AsyncIterator[ServedHub]:
+        workspace = folder / "work"
+        workspace.mkdir(exist_ok=True)
+        place = places({"STARLOOM_HOME": str(folder / "home")})
+        with bind("127.0.0.1", 0) as listener:
+            address = Address("127.0.0.1", listener.getsockname()[1], KEY)
+            async with (
+                galaxy_here(place, Settings(), workspace=workspace, environ={}) as galaxy,
+                serving(create_app(galaxy, Guard(KEY)), listener, closing=galaxy.close),
+            ):
+                yield ServedHub(address, galaxy)
+
+    return serve

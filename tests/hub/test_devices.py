@@ -1,0 +1,186 @@
+"""Facts about who may come as what, over a real server and real sockets, with the device's own process code."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from starloom.aip.websocket import connect
+from starloom.clock import SystemClock
+from starloom.device.identity import DeviceIdentity
+from starloom.device.process import DeviceState, DeviceStatusReport, run_device
+from starloom.device.settings import DeviceSettings
+from starloom.tools.router import ToolRouter
+
+PATIENCE_S = 20.0
+
+
+class Device:
+    """A device that runs in this process and dials over a real socket."""
+
+    def __init__(self, url: str, device_id: str) -> None:
+        self.tokens: list[str] = []
+        self.reports: asyncio.Queue[DeviceStatusReport] = asyncio.Queue()
+        self._url = url
+        self._identity = DeviceIdentity(device_id, "linux", "linux")
+
+    async def run(self) -> None:
+        await run_device(
+            lambda: connect(self._url),
+            ToolRouter([]),
+            self._identity,
+            clock=SystemClock(),
+            settings=DeviceSettings(first_delay_s=0.05, max_delay_s=0.05),
+            on_status=self.reports.put_nowait,
+            on_credential=self.tokens.append,
+        )
+
+    async def until(self, wanted: Callable[[DeviceStatusReport], bool]) -> DeviceStatusReport:
+        async with asyncio.timeout(PATIENCE_S):
+            while not wanted(report := await self.reports.get()):
+                pass
+        return report
+
+    async def registered(self) -> None:
+        await self.until(lambda report: report.state is DeviceState.REGISTERED)
+
+    async def refused(self) -> str:
+        return (await self.until(lambda report: report.state is DeviceState.REFUSED)).detail
+
+
+@asynccontextmanager
+async def a_device(url: str, device_id: str) -> AsyncIterator[Device]:
+    device = Device(url, device_id)
+    running = asyncio.create_task(device.run())
+    try:
+        yield device
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def invited(hub: Any, **body: Any) -> str:
+    status, answer = await hub.call("POST", "/api/devices/invite", body)
+    assert status == 201, answer
+    return answer["token"]
+
+
+async def a_credential(hub: Any, device_id: str) -> str:
+    async with a_device(hub.ws(await invited(hub)), device_id) as device:
+        await device.registered()
+    await gone(hub, device_id)
+    return device.tokens[0]
+
+
+async def gone(hub: Any, device_id: str) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        async for _ in hub.galaxy.fleet.changes():
+            if not hub.galaxy.fleet.get(device_id).status.is_online:
+                return
+
+
+async def test_an_invited_device_gets_a_token_that_outlives_the_hub(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        token = await a_credential(hub, "field")
+        status, shown = await hub.call("GET", "/api/devices/field")
+        assert (status, shown["device_id"], shown["credential"]["used_at"]) == (200, "field", None)
+    async with served_hub(tmp_path) as again, a_device(again.ws(token), "field") as device:
+        await device.registered()
+        _, shown = await again.call("GET", "/api/devices/field")
+        assert shown["credential"]["used_at"] is not None
+
+
+async def test_an_invitation_is_used_once(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        token = await invited(hub)
+        async with a_device(hub.ws(token), "first") as first, a_device(hub.ws(token), "first"):
+            await first.registered()
+        async with a_device(hub.ws(token), "second") as second:
+            await second.refused()
+
+
+async def test_a_devices_token_opens_nothing_but_its_own_place(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        for token in (await invited(hub), await a_credential(hub, "field")):
+            for method, path in (
+                ("GET", "/api/devices"),
+                ("GET", "/api/health"),
+                ("POST", "/api/devices/invite"),
+                ("POST", "/api/devices/field/revoke"),
+                ("POST", "/api/runs"),
+            ):
+                assert (await hub.call(method, path, {}, key=token))[0] == 401
+        async with a_device(hub.ws(token), "other") as device:
+            assert "credential" in await device.refused()
+
+
+async def test_the_hubs_key_cannot_take_the_place_of_a_device_with_its_own_token(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        await a_credential(hub, "field")
+        async with a_device(hub.ws(), "field") as device:
+            assert "credential of its own" in await device.refused()
+        async with a_device(hub.ws(), "another") as device:
+            await device.registered()
+
+
+async def test_nobody_takes_the_place_of_the_hubs_own_device(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        status, answer = await hub.call("POST", "/api/devices/invite", {"device_id": "hub"})
+        assert (status, answer["kind"]) == (400, "UsageError")
+        for token in (await invited(hub), hub.address.key):
+            async with a_device(hub.ws(token), "hub") as device:
+                await device.refused()
+        assert hub.galaxy.online_devices() == ["hub"]
+
+
+async def test_a_revoked_device_is_put_out_and_stays_out(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        token = await a_credential(hub, "field")
+        async with a_device(hub.ws(token), "field") as device:
+            await device.registered()
+            assert await hub.call("POST", "/api/devices/field/revoke") == (
+                200,
+                {"device_id": "field", "revoked": True},
+            )
+            refused = await device.until(lambda report: "403" in report.detail)
+            assert token not in refused.detail
+            assert not hub.galaxy.fleet.get("field").status.is_online
+        status, answer = await hub.call("POST", "/api/devices/field/revoke")
+        assert (status, answer["kind"]) == (400, "UsageError")
+        with pytest.raises(Exception, match="403"):
+            await connect(hub.ws(token))
+
+
+async def test_revoking_takes_open_invitations_for_the_name_away(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        token = await invited(hub, device_id="field")
+        assert (await hub.call("POST", "/api/devices/field/revoke"))[0] == 200
+        async with a_device(hub.ws(token), "field") as device:
+            await device.until(lambda report: "403" in report.detail)
+
+
+async def test_a_device_answers_a_ping(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        status, answer = await hub.call("POST", "/api/devices/hub/ping")
+        assert (status, answer["device_id"]) == (200, "hub")
+        assert answer["answered_s"] >= 0
+        await a_credential(hub, "field")
+        assert (await hub.call("POST", "/api/devices/field/ping"))[0] == 409
+        assert (await hub.call("POST", "/api/devices/nobody/ping"))[0] == 404
+        status, answer = await hub.call("GET", "/api/devices/nobody")
+        assert (status, answer["kind"]) == (404, "DeviceError")
+
+
+async def test_the_routes_are_in_openapi(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        _, document = await hub.call("GET", "/api/openapi.json")
+        wanted = {"/api/devices/invite", *(f"/api/devices/{{device_id}}{end}" for end in ("", "/revoke", "/ping"))}
+        assert wanted <= document["paths"].keys()
+
+
+async def test_wrong_invitations_are_refused(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        for body in ({"valid_s": 0}, {"device_id": ""}, {"device_id": "a\nb"}, {"valid_s": 1e9}, {"name": "x"}):
+            assert (await hub.call("POST", "/api/devices/invite", body))[0] == 422
