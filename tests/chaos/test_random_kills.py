@@ -138,6 +138,8 @@ def check(world, person: Person, task_ids: list[str]) -> None:
     told = Counter(row["event"]["approval_id"] for row in rows if row["kind"] == "approval_answered")
     assert set(told) == asked, "every approval was answerable"
     assert set(told.values()) <= {1}
+    questions = {row["event"]["question_id"] for row in rows if row["kind"] == "question_asked"}
+    assert questions == {row["event"]["question_id"] for row in rows if row["kind"] == "question_answered"}
     edits = [row for row in rows if row["kind"] == "edit_applied" and row["event"]["by"] == "user"]
     assert len(edits) == len(person.edited), "every edit was made once"
     counts["tasks"] += len(completed)

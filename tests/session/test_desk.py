@@ -115,3 +115,18 @@ async def test_what_nobody_waits_for_any_more_is_closed_with_its_run():
     await asyncio.gather(*keeping)
     with pytest.raises(UsageError):
         desk.reply("question_7", "yes")
+
+
+async def test_what_an_earlier_life_asked_for_an_attempt_that_is_over_is_closed_in_the_journal():
+    journal = MemoryJournal(ManualClock())
+    await ApprovalDesk(journal, CountingIds()).record(Asked(an_approval()))
+    await journal.append(RUN, [QuestionAsked("question_7", "Really?", "t1"), QuestionAsked("question_8", "And?", "t2")])
+    desk = ApprovalDesk(journal, CountingIds())
+    keeping = [asyncio.create_task(work) for work in desk.restore(RUN, recall(await journal.read(RUN)))]
+    await desk.withdraw(RUN, "t1")
+    desk.forget(RUN)
+    await asyncio.gather(*keeping)
+    events = [item.event for item in await journal.read(RUN)]
+    approval = next(event for event in events if isinstance(event, ApprovalAnswered))
+    assert (approval.approval_id, approval.approved, approval.by) == ("approval_1", False, "recovery")
+    assert [event.question_id for event in events if isinstance(event, QuestionAnswered)] == ["question_7"]

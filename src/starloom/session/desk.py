@@ -73,6 +73,19 @@ class ApprovalDesk:
                 keeping.append(self._keep_question(run_id, question.question_id, replied))
         return keeping
 
+    async def withdraw(self, run_id: RunId, task_id: str) -> None:
+        """Close what an earlier life asked for a task whose attempt is over without it; that is journalled first."""
+        past = self._past.get(run_id, Recall())
+        for (task, _), question in list(past.questions.items()):
+            if task == task_id and self._questions.is_open(question.question_id):
+                await self._replied(run_id, question.question_id, "", "recovery")
+                self._questions.close(question.question_id)
+        for (task, _), approval in list(past.approvals.items()):
+            if task == task_id and self._approvals.is_open(approval.approval_id):
+                answer = ApprovalAnswer(approved=False, by="recovery", comment="the attempt is over")
+                await self._answered(run_id, approval.approval_id, answer)
+                self._approvals.close(approval.approval_id)
+
     def forget(self, run_id: RunId) -> None:
         """Close what an earlier life of the run asked and nobody waits for any more; the run is over here."""
         past = self._past.pop(run_id, None)

@@ -86,6 +86,11 @@ class FleetExecutor:
 
         One that was held by an open approval was never sent, and an agent that had not begun to think begins now.
         """
+        outcome = await self._take_up(attempt)
+        await self._crew.desk.withdraw(self._run_id, attempt.task_id)
+        return outcome
+
+    async def _take_up(self, attempt: Attempt) -> Outcome:
         if attempt.task_data.get("tool") is not None:
             return await self._perform(attempt, sent=not self._past.waits_for_approval(attempt.task_id))
         if attempt.task_id in self._past.begun_goals:
