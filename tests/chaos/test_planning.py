@@ -84,5 +84,6 @@ def test_a_goal_that_an_agent_had_begun_begins_anew_only_when_a_person_says_so(w
         where = f"/api/questions/{question['question_id']}"
         world.until("the answer is taken", lambda: world.call("POST", where, {"answer": "no"})[0] == 200)
         world.until("the agent begins anew", lambda: len(server.requests) > 2)
+        assert "files.list" in next(text for text in server.requests[2].texts if "earlier try at this goal" in text)
         assert first(world, run_id, "run_ended")["stop_reason"] == "failed"  # the script says no more
         assert len(events(world, run_id, "task_started")) == 2

@@ -37,6 +37,9 @@ from starloom.session.trust import suspicions_in
 
 _SHOWN_BYTES = 2_000  # of an argument in the journal's record of an action; the edit holds the whole
 
+_EARLIER = "what an earlier try at this goal did before it was cut off"
+_EARLIER_STEPS = 50
+
 # A tool that only reads can be run again on the same device; anything else may have had its effect.
 _REPEATABLE = frozenset({Risk.READ})
 
@@ -156,7 +159,7 @@ class FleetExecutor:
             run_id=self._run_id,
             task_id=attempt.task_id,
             tips=attempt.tips,
-            inputs={str(task): value for task, value in attempt.inputs.items()},
+            inputs={**{str(task): value for task, value in attempt.inputs.items()}, **await self._earlier(attempt)},
             fence=Fence.drawn().wrap,
             recorder=self._recorder(attempt),
             clock=crew.clock,
@@ -168,6 +171,17 @@ class FleetExecutor:
         if outcome.completed:
             return Completed(crew.redactor.known(outcome.result))
         return Failed(crew.redactor.text(outcome.error or f"The agent stopped: {outcome.stop_reason.value}."))
+
+    async def _earlier(self, attempt: Attempt) -> dict[str, Any]:
+        """Return what earlier attempts of this goal did, as an input of its own: a new agent must know what is done."""
+        if attempt.number == 1:
+            return {}
+        steps = [
+            {"tool": event.tool, "arguments": event.arguments, "status": event.status}
+            for event in (item.event for item in await self._crew.journal.read(self._run_id))
+            if isinstance(event, AgentAction) and event.task_id == attempt.task_id
+        ]
+        return {_EARLIER: steps[-_EARLIER_STEPS:]} if steps else {}
 
     def _recorder(self, attempt: Attempt) -> "_Recorder":
         return _Recorder(self._crew, self._run_id, attempt)
