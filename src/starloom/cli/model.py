@@ -12,6 +12,7 @@ from starloom.cli.options import json_option
 from starloom.errors import UsageError
 
 if TYPE_CHECKING:
+    from starloom.llm.settings import ModelProfile
     from starloom.llm.weight_install import Progress as InstallProgress
     from starloom.llm.weight_install import Source
     from starloom.llm.weights import ModelSpec
@@ -72,6 +73,57 @@ def install(name: str | None, file_: Path | None, url: str | None, as_json: bool
     path = install_weights(spec, places().cache / "models", sources_of(file_, url), as_json=as_json)
     click.echo(json.dumps({"name": spec.name, "path": str(path)}) if as_json else f"Installed and verified: {path}")
     return 0
+
+
+@model.command("test")
+@click.argument("name", required=False)
+@json_option
+def try_model(name: str | None, as_json: bool) -> int:
+    """Find out in under a minute what model NAME can do (default: the one that is set), and keep the verdict."""
+    import asyncio
+    import os
+
+    from starloom.llm.settings import EMBEDDED, Role, parse_model
+    from starloom.places import places
+    from starloom.session.models import chosen_profile
+    from starloom.settings import load_settings
+
+    settings = load_settings(places().settings_file).models
+    profile = parse_model(name) if name else chosen_profile(settings, Role.SHELL, os.environ)
+    if profile is None:
+        raise UsageError("No model is set. Name one: starloom model test openai:gpt-5-mini, or set STARLOOM_MODEL.")
+    if profile.provider == EMBEDDED:
+        raise UsageError("The embedded model needs no test; `make model-eval` scores its plans.")
+    return asyncio.run(_try(profile, as_json=as_json))
+
+
+async def _try(profile: "ModelProfile", *, as_json: bool) -> int:
+    import os
+
+    from starloom.clock import SystemClock
+    from starloom.llm.keys import find_key
+    from starloom.llm.openai_compatible import Connection
+    from starloom.llm.probe import Finding, Verdicts, probe
+    from starloom.places import places
+
+    marks = {True: "✔", False: "✘", None: "–"}
+
+    def show(finding: Finding) -> None:
+        if not as_json:
+            click.echo(f"{marks[finding.works]} {finding.check}: {finding.detail}")
+
+    connection = Connection(profile, find_key(profile, os.environ))
+    try:
+        verdict = await probe(connection, SystemClock(), show)
+    finally:
+        await connection.close()
+    Verdicts(places().data / "model-verdicts.json").keep(verdict)
+    if as_json:
+        click.echo(verdict.model_dump_json())
+    usable = any(verdict.works(check) for check in ("words", "native", "tool"))
+    if not usable and not as_json:
+        click.echo("It gives no structured replies: it cannot plan or act for Starloom.")
+    return 0 if usable else 5
 
 
 def sources_of(file_: Path | None = None, url: str | None = None) -> "list[Source]":
