@@ -54,7 +54,7 @@ bench: $(VENV)/.test
 	@for b in orchestrator journal aip llm; do echo "== $$b"; $(BIN)/python benchmarks/$$b.py || exit 1; done
 
 properties: $(VENV)/.test
-	@STARLOOM_PROPERTIES=long $(BIN)/python -m pytest -m properties
+	@STARLOOM_PROPERTIES=long $(BIN)/python -m pytest -m properties -s
 
 chaos: $(VENV)/.test
 	@STARLOOM_CHAOS=long $(BIN)/python -m pytest -m chaos -s

@@ -76,6 +76,8 @@ outcomes = st.one_of(
 class Runs(RuleBasedStateMachine):
     """Plays everyone around the scheduler: executor, fleet, clock, planner, user and journal."""
 
+    steps = 0
+
     def __init__(self) -> None:
         super().__init__()
         self.journal: list[Recorded] = []
@@ -355,6 +357,10 @@ class Runs(RuleBasedStateMachine):
         assert not left, "I2"
 
     @invariant()
+    def steps_are_counted(self):
+        type(self).steps += 1
+
+    @invariant()
     def started_tasks_are_immutable(self):
         graph = self.state.constellation
         for name, (spec, lines) in self.frozen.items():
@@ -416,9 +422,18 @@ class Runs(RuleBasedStateMachine):
 
 TestRuns = Runs.TestCase
 TestRuns.settings = settings(
-    max_examples=2_000 if IS_LONG else 40,
+    max_examples=2_600 if IS_LONG else 40,
     stateful_step_count=60 if IS_LONG else 40,
     deadline=None,
     derandomize=not IS_LONG,
     suppress_health_check=list(HealthCheck),
 )
+
+
+@pytest.mark.properties
+def test_enough_steps_were_taken():
+    """Runs after `TestRuns`, in this file's order; alone it has nothing to count."""
+    if not Runs.steps:
+        pytest.skip("the machine did not run in this session")
+    print(f"{Runs.steps} steps of random edits, outcomes, losses, pauses, cancels and restarts")
+    assert Runs.steps >= (100_000 if IS_LONG else 1_000)
