@@ -173,10 +173,45 @@ async def test_a_device_answers_a_ping(tmp_path, served_hub):
         assert (status, answer["kind"]) == (404, "DeviceError")
 
 
+async def test_a_device_its_name_and_its_groups_are_known_after_a_restart(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        await a_credential(hub, "field")
+        status, row = await hub.call("POST", "/api/devices/field/rename", {"display_name": "Feld, 2. Stock"})
+        assert (status, row["display_name"]) == (200, "Feld, 2. Stock")
+        assert (await hub.call("POST", "/api/devices/field/groups", {"groups": ["office", "büro", "office"]}))[0] == 200
+        before = (await hub.call("GET", "/api/devices/field"))[1]
+    async with served_hub(tmp_path) as again:
+        after = (await again.call("GET", "/api/devices/field"))[1]
+        same = ("device_id", "display_name", "groups", "platform", "device_type", "last_seen", "status")
+        assert {name: after[name] for name in same} == {name: before[name] for name in same}
+        assert after["groups"] == ["büro", "office"]
+        _, listed = await again.call("GET", "/api/devices?group=office")
+        assert [row["device_id"] for row in listed["devices"]] == ["field"]
+        _, listed = await again.call("GET", "/api/devices?tool=files.read")
+        assert [row["device_id"] for row in listed["devices"]] == ["hub"]
+        assert again.galaxy.online_devices() == ["hub"]
+
+
+async def test_wrong_names_and_groups_are_refused(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        for path, body in (
+            ("rename", {"display_name": "a\x1b[2J"}),
+            ("rename", {"display_name": "a" * 101}),
+            ("rename", {}),
+            ("groups", {"groups": [""]}),
+            ("groups", {"groups": ["a b"]}),
+        ):
+            assert (await hub.call("POST", f"/api/devices/hub/{path}", body))[0] == 422
+        assert (await hub.call("POST", "/api/devices/nobody/rename", {"display_name": "x"}))[0] == 404
+
+
 async def test_the_routes_are_in_openapi(tmp_path, served_hub):
     async with served_hub(tmp_path) as hub:
         _, document = await hub.call("GET", "/api/openapi.json")
-        wanted = {"/api/devices/invite", *(f"/api/devices/{{device_id}}{end}" for end in ("", "/revoke", "/ping"))}
+        wanted = {
+            "/api/devices/invite",
+            *(f"/api/devices/{{device_id}}{end}" for end in ("", "/revoke", "/ping", "/rename", "/groups")),
+        }
         assert wanted <= document["paths"].keys()
 
 

@@ -16,6 +16,7 @@ from starloom.errors import DeviceError
 from starloom.fleet.arrivals import Arrivals
 from starloom.fleet.credentials import CredentialStore
 from starloom.fleet.errors import DeviceOffline
+from starloom.fleet.known import KnownDevices
 from starloom.fleet.outposts import Outposts
 from starloom.fleet.principals import Principal
 from starloom.fleet.pushed import PushedTasks
@@ -40,6 +41,7 @@ class Fleet:
         settings: limits and times.
         tasks: who performs tasks that come over the wire; None: they are refused.
         credentials: turns invitations into credentials; None: nobody comes by invitation.
+        known: the devices of earlier lives of the hub; None: they are forgotten with it.
         observe: takes the journal's device events; synchronous, must not block.
     """
 
@@ -50,6 +52,7 @@ class Fleet:
         settings: FleetSettings | None = None,
         tasks: TaskHandler | None = None,
         credentials: CredentialStore | None = None,
+        known: KnownDevices | None = None,
         observe: Callable[[Event], None] | None = None,
     ) -> None:
         self.clock = clock
@@ -57,7 +60,7 @@ class Fleet:
         self.settings = settings or FleetSettings()
         self.pushed = PushedTasks()
         self._visits: dict[str, Visit] = {}
-        self._registry = Registry(self.settings, observe)
+        self._registry = Registry(self.settings, observe, known)
         self.outposts = Outposts(self._registry, clock=clock, settings=self.settings)
         self._sessions = Sessions(
             tasks, visit_of=self._visits.get, pushed=self.pushed, limit=self.settings.max_sessions_per_client
@@ -85,6 +88,22 @@ class Fleet:
             UnknownDevice: it was never seen.
         """
         return self._registry.seat(device_id).record
+
+    def describe(
+        self, device_id: str, *, display_name: str | None = None, groups: Sequence[str] | None = None
+    ) -> DeviceRecord:
+        """Change what people say of a device and return its record; None leaves a value as it is, `""` ends a name.
+
+        Raises:
+            UnknownDevice: it was never seen.
+        """
+        seat = self._registry.seat(device_id)
+        if display_name is not None:
+            seat.update(display_name=display_name or None)
+        if groups is not None:
+            seat.update(groups=tuple(sorted(set(groups))))
+        self._registry.remember(seat)
+        return seat.record
 
     def client_ids(self) -> tuple[str, ...]:
         """Return the ids of all registered clients, devices and constellation clients mixed as upstream does."""

@@ -63,6 +63,9 @@ class DeviceRecord:
         current_task: the name of the task whose command runs there now.
         capabilities: what was agreed on with it; empty for upstream's devices.
         max_in_flight: how many commands it takes at once.
+        tags: words that the device says of itself; a hint, not to be trusted.
+        display_name: what people call it; None: its id.
+        groups: the groups that people put it into.
         outpost: True for a device behind an upstream server: it takes tasks, not commands.
     """
 
@@ -78,4 +81,6 @@ class DeviceRecord:
     capabilities: frozenset[str] = frozenset()
     max_in_flight: int = 1
     tags: tuple[str, ...] = ()
+    display_name: str | None = None
+    groups: tuple[str, ...] = ()
     outpost: bool = False

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from starloom.fleet.errors import UnknownDevice
+from starloom.fleet.known import KnownDevice, KnownDevices
 from starloom.fleet.records import DeviceRecord, DeviceStatus
 from starloom.fleet.seat import Seat
 from starloom.fleet.settings import FleetSettings
@@ -16,14 +17,22 @@ class Registry:
     Args:
         settings: limits and times of the seats.
         observe: takes the journal's device events; synchronous, must not block.
+        known: the devices of earlier lives, and where those of this life are remembered.
     """
 
-    def __init__(self, settings: FleetSettings, observe: Callable[[Event], None] | None) -> None:
+    def __init__(
+        self, settings: FleetSettings, observe: Callable[[Event], None] | None, known: KnownDevices | None = None
+    ) -> None:
         self._settings = settings
         self._observe = observe
+        self._known = known
         self._seats: dict[str, Seat] = {}
         self._statuses: dict[str, DeviceStatus] = {}
         self._watchers: set[asyncio.Event] = set()
+        for device in known.all() if known is not None else ():
+            self.add(device.device_id, device.platform, device.device_type).update(
+                display_name=device.display_name, groups=device.groups, tags=device.tags, last_seen=device.last_seen
+            )
 
     def records(self) -> tuple[DeviceRecord, ...]:
         """Return all records in the order of their ids."""
@@ -67,6 +76,25 @@ class Registry:
         device_id = next(gone, None)
         if device_id is not None:
             del self._seats[device_id], self._statuses[device_id]
+            if self._known is not None:
+                self._known.forget(device_id)
+
+    def remember(self, seat: Seat) -> None:
+        """Write down what is to outlive the hub; an outpost comes from its own file."""
+        record = seat.record
+        if self._known is None or record.outpost:
+            return
+        self._known.remember(
+            KnownDevice(
+                device_id=record.device_id,
+                platform=record.platform,
+                device_type=record.device_type,
+                display_name=record.display_name,
+                groups=record.groups,
+                tags=record.tags,
+                last_seen=record.last_seen,
+            )
+        )
 
     async def changes(self) -> AsyncIterator[None]:
         """Yield at once, and then after changes of any record; one yield may stand for many changes."""
@@ -86,7 +114,11 @@ class Registry:
         self._statuses[seat.device_id] = after
         for watcher in self._watchers:
             watcher.set()
-        if before is after or self._observe is None:
+        if before is after:
+            return
+        if after in (DeviceStatus.CONNECTED, DeviceStatus.DISCONNECTED):
+            self.remember(seat)
+        if self._observe is None:
             return
         self._observe(DeviceStatusChanged(seat.device_id, after.value))
         if before is DeviceStatus.CONNECTED and after.takes_work:

@@ -3,10 +3,10 @@
 Added by `hub.app`, behind its check of the hub's key; a device's own token opens none of them.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from starloom.errors import UsageError
 from starloom.fleet.admission import ID_LIMIT
@@ -14,14 +14,35 @@ from starloom.fleet.credentials import CredentialStore
 from starloom.session.galaxy import Galaxy
 from starloom.session.views import device_detail, device_row
 
+_PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]*$"
+
 
 class NewInvite(BaseModel):
     """Whom to invite, and for how long. `device_id` null: the device names itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    device_id: str | None = Field(default=None, min_length=1, max_length=ID_LIMIT, pattern=r"^[^\x00-\x1f\x7f]+$")
+    device_id: str | None = Field(default=None, min_length=1, max_length=ID_LIMIT, pattern=_PRINTABLE)
     valid_s: float = Field(default=600.0, gt=0, le=7 * 24 * 3600)
+
+
+_Word = Annotated[str, StringConstraints(min_length=1, max_length=60, pattern=r"^[\w.-]+$")]
+
+
+class NewName(BaseModel):
+    """What people call a device from now on; empty: its id."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    display_name: str = Field(max_length=100, pattern=_PRINTABLE)
+
+
+class NewGroups(BaseModel):
+    """The groups that a device is in from now on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    groups: list[_Word] = Field(max_length=50)
 
 
 def add_device_routes(app: FastAPI, galaxy: Galaxy) -> None:
@@ -29,8 +50,10 @@ def add_device_routes(app: FastAPI, galaxy: Galaxy) -> None:
     fleet = galaxy.fleet
 
     @app.get("/api/devices")
-    async def devices() -> dict[str, Any]:
-        return {"devices": [device_row(record) for record in fleet.records()]}
+    async def devices(group: str | None = None, tag: str | None = None, tool: str | None = None) -> dict[str, Any]:
+        rows = [device_row(record) for record in fleet.records()]
+        wanted = (("groups", group), ("tags", tag), ("tools", tool))
+        return {"devices": [row for row in rows if all(word is None or word in row[field] for field, word in wanted)]}
 
     @app.post("/api/devices/invite", status_code=201)
     async def invite(body: NewInvite) -> dict[str, Any]:
@@ -59,6 +82,14 @@ def add_device_routes(app: FastAPI, galaxy: Galaxy) -> None:
     async def ping(device_id: str) -> dict[str, Any]:
         fleet.get(device_id)
         return {"device_id": device_id, "answered_s": await fleet.ping(device_id)}
+
+    @app.post("/api/devices/{device_id}/rename")
+    async def rename(device_id: str, body: NewName) -> dict[str, Any]:
+        return device_row(fleet.describe(device_id, display_name=body.display_name))
+
+    @app.post("/api/devices/{device_id}/groups")
+    async def regroup(device_id: str, body: NewGroups) -> dict[str, Any]:
+        return device_row(fleet.describe(device_id, groups=body.groups))
 
 
 def _credentials(galaxy: Galaxy) -> CredentialStore:

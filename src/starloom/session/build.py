@@ -19,6 +19,7 @@ from starloom.device.process import run_device
 from starloom.errors import DeviceError, UsageError
 from starloom.fleet.credentials import CredentialStore
 from starloom.fleet.fleet import Fleet
+from starloom.fleet.known import KnownDevices
 from starloom.fleet.local import local_connector
 from starloom.ids import Ids, RandomIds
 from starloom.journal.sqlite import SqliteJournal
@@ -70,7 +71,9 @@ async def galaxy_here(
         models = await stack.enter_async_context(opened_models(place, settings.models, environ, clock))
         wire_tasks = WireTasks()
         credentials = await asyncio.to_thread(CredentialStore, clock, place.data / "credentials.json")
-        fleet = Fleet(clock=clock, tasks=wire_tasks, credentials=credentials)
+        known = KnownDevices(place.data / "devices.sqlite")
+        stack.callback(known.close)
+        fleet = Fleet(clock=clock, tasks=wire_tasks, credentials=credentials, known=known)
         desk = ApprovalDesk(journal, ids)
         crew = Crew(
             fleet=fleet,

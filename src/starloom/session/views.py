@@ -30,12 +30,15 @@ def device_row(record: DeviceRecord) -> dict[str, Json]:
     """Return a device as JSON."""
     return {
         "device_id": record.device_id,
+        "display_name": record.display_name,
         "platform": record.platform,
         "device_type": record.device_type,
         "status": record.status.value,
         "current_task": record.current_task,
         "connected_at": record.connected_at.isoformat() if record.connected_at else None,
         "last_seen": record.last_seen.isoformat() if record.last_seen else None,
+        "groups": list(record.groups),
+        "tags": list(record.tags),
         "tools": [tool.tool_name for tool in record.tools],
         "system_info": record.system_info,
     }
@@ -45,7 +48,6 @@ def device_detail(record: DeviceRecord, credential: Credential | None) -> dict[s
     """Return all that is known of a device as JSON; `credential` null: it comes with the hub's key."""
     return {
         **device_row(record),
-        "tags": list(record.tags),
         "capabilities": sorted(record.capabilities),
         "max_in_flight": record.max_in_flight,
         "credential": None
