@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from starloom.errors import UsageError
+from starloom.fleet.settings import FleetSettings
+from starloom.llm.budgets import Budgets
 from starloom.llm.settings import ModelSettings
 from starloom.orchestrator.settings import InDoubt, RunSettings
 
@@ -23,11 +25,20 @@ class HubSettings(BaseModel):
 
     host: str = "127.0.0.1"
     port: int = Field(default=5000, ge=0, le=65535, description="0: any free port")
+    names: tuple[str, ...] = Field(default=(), description="names beside the host's own that the hub answers to")
+    certificate: Path | None = Field(default=None, description="the hub's certificate with its chain; given: TLS only")
+    key_file: Path | None = Field(default=None, description="its private key; none: it is in the certificate's file")
     device_name: str = Field(default="hub", description="the name of the hub's own local device")
     device_grace_s: float = Field(
         default=15.0, ge=0, description="how long a command that is its own hub waits for a lost device"
     )
     max_steps: int = Field(default=50, ge=1, description="steps of one device agent's round")
+
+    @model_validator(mode="after")
+    def _key_needs_a_certificate(self) -> "HubSettings":
+        if self.key_file is not None and self.certificate is None:
+            raise ValueError("a key_file needs a certificate")
+        return self
 
 
 # A hub's runs wait for devices and ask a person what only a person can know.
@@ -40,8 +51,10 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     hub: HubSettings = HubSettings()
+    fleet: FleetSettings = FleetSettings()
     runs: RunSettings = _RUNS
     models: ModelSettings = ModelSettings()
+    budgets: Budgets = Budgets()
 
 
 def load_settings(path: Path) -> Settings:

@@ -5,8 +5,9 @@ Called by `run`, `devices`, `runs` and `join`. Standard library only, so that th
 
 import http.client
 import json
+import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,10 +22,19 @@ _ERRORS: dict[str, type[StarloomError]] = {
 
 @dataclass(frozen=True, slots=True)
 class HubClient:
-    """Calls one hub."""
+    """Calls one hub.
+
+    Attributes:
+        url: the base of its HTTP API.
+        key: the hub's key.
+        wire_url: its AIP endpoint for other machines, without a token.
+        certificate: the file with its certificate, which alone is trusted; None: no TLS.
+    """
 
     url: str
-    key: str
+    key: str = field(repr=False)
+    wire_url: str = ""
+    certificate: str | None = None
 
     def get(self, path: str) -> dict[str, Any]:
         """Return the answer to a GET.
@@ -66,7 +76,12 @@ class HubClient:
         self, method: str, path: str, body: dict[str, Any] | None, *, timeout_s: float | None
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         parts = urlsplit(self.url)
-        connection = http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port, timeout=timeout_s)
+        where = parts.hostname or "127.0.0.1", parts.port
+        if self.certificate is None:
+            connection = http.client.HTTPConnection(*where, timeout=timeout_s)
+        else:
+            context = _only(self.certificate)
+            connection = http.client.HTTPSConnection(*where, timeout=timeout_s, context=context)
         headers = {"X-API-Key": self.key, "Content-Type": "application/json"}
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -87,11 +102,19 @@ class HubClient:
         raise _ERRORS.get(kind, WireError)(detail)
 
 
+def _only(certificate: str) -> ssl.SSLContext:
+    """Return a context that trusts this one certificate, whatever names are in it; the hub's own file told us of it."""
+    context = ssl.create_default_context(cafile=certificate)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.check_hostname = False
+    return context
+
+
 def running_hub(address_file: Path) -> HubClient | None:
     """Return a client of this user's running hub, or None when there is none (or its file was left by a killed one)."""
     try:
         address = json.loads(address_file.read_text(encoding="utf-8"))
-        client = HubClient(address["url"], address["key"])
+        client = HubClient(address["url"], address["key"], address.get("wire_url", ""), address.get("certificate"))
         client.get("/api/health")
     except (OSError, ValueError, KeyError, TypeError, WireError):
         return None

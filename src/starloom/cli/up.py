@@ -30,7 +30,7 @@ def up(host: str | None, port: int | None, key: str | None, workspace: Path, as_
 async def _up(host: str | None, port: int | None, key: str | None, *, workspace: Path, as_json: bool) -> None:
     from starloom.hub.app import create_app
     from starloom.hub.guard import Guard
-    from starloom.hub.serve import Address, bind, new_key, published, serving
+    from starloom.hub.serve import Address, Listening, bind, new_key, own_names, public_host, published, serving
     from starloom.places import places
     from starloom.session.build import galaxy_here
     from starloom.settings import load_settings
@@ -38,12 +38,16 @@ async def _up(host: str | None, port: int | None, key: str | None, *, workspace:
     place = places()
     settings = load_settings(place.settings_file)
     host = host or settings.hub.host
+    how = Listening(settings.fleet.max_message_bytes, settings.hub.certificate, settings.hub.key_file)
+    how.check()
     listener = bind(host, settings.hub.port if port is None else port)
-    address = Address(host, listener.getsockname()[1], key or new_key())
+    port = listener.getsockname()[1]
+    address = Address(host, port, key or new_key(), how.certificate, public_host(host))
+    names = own_names(host) | {name.lower() for name in settings.hub.names}
     with listener, published(address, place.hub_address):
         async with galaxy_here(place, settings, workspace=workspace) as galaxy:
-            app = create_app(galaxy, Guard(address.key, extra_hosts=frozenset({host})))
-            async with serving(app, listener, closing=galaxy.close):
+            app = create_app(galaxy, Guard(address.key, extra_hosts=names))
+            async with serving(app, listener, closing=galaxy.close, how=how):
                 _announce(address, as_json=as_json)
                 resumed = await galaxy.resume_all()
                 for run_id in resumed:

@@ -141,7 +141,8 @@ def _add_wire(app: FastAPI, galaxy: Galaxy, guard: Guard) -> None:
             await websocket.close()  # before accept: the handshake is answered 403, as upstream does
             return
         await websocket.accept()
-        await galaxy.fleet.serve(StarletteTransport(websocket), principal=principal)
+        transport = StarletteTransport(websocket, max_size_bytes=galaxy.fleet.settings.max_message_bytes)
+        await galaxy.fleet.serve(transport, principal=principal)
 
 
 def _add_upstream_routes(app: FastAPI, galaxy: Galaxy) -> None:

@@ -10,36 +10,56 @@ import json
 import os
 import secrets
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 
 from starloom.errors import StoreError, UsageError
+from starloom.fleet.settings import FleetSettings
 
-_MAX_FRAME_BYTES = 100 * 1024 * 1024  # aip.md section 1: upstream's clients may send this much
+_ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
 _CLOSE_GRACE_S = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a hub listens and the key it asks for."""
+    """Where a hub listens and the key it asks for.
+
+    Attributes:
+        host: as it is bound to.
+        certificate: the file with the hub's certificate; None: no TLS.
+        public_host: how other machines name this one, when it is not by `host`.
+    """
 
     host: str
     port: int
-    key: str
+    key: str = field(repr=False)
+    certificate: Path | None = None
+    public_host: str | None = None
 
     @property
     def http_url(self) -> str:
-        """The base of the HTTP API and the page."""
-        return f"http://{_bracketed(self.host)}:{self.port}"
+        """The base of the HTTP API and the page, for this machine."""
+        host = "127.0.0.1" if self.host in _ANYWHERE else self.host
+        return f"http{self._s}://{_bracketed(host)}:{self.port}"
+
+    @property
+    def wire_url(self) -> str:
+        """The AIP endpoint for other machines, without a token."""
+        return f"ws{self._s}://{_bracketed(self.public_host or self.host)}:{self.port}/ws"
+
+    @property
+    def _s(self) -> str:
+        return "s" if self.certificate is not None else ""
 
     @property
     def join_url(self) -> str:
         """What `starloom join` takes: the AIP endpoint with the key in it; a secret."""
-        return f"ws://{_bracketed(self.host)}:{self.port}/ws?token={self.key}"
+        return f"{self.wire_url}?token={self.key}"
 
     @property
     def page_url(self) -> str:
@@ -50,6 +70,64 @@ class Address:
 def new_key() -> str:
     """Return a key of 256 random bits."""
     return secrets.token_urlsafe(32)
+
+
+def public_host(host: str) -> str:
+    """Return how other machines may name a hub that listens on `host`: itself, or our address when it is any."""
+    if host not in _ANYWHERE:
+        return host
+    return next(iter(_ways_out()), None) or socket.gethostname()
+
+
+def own_names(host: str) -> frozenset[str]:
+    """Return the names that a hub on `host` answers to: that one, or all of this machine's when it listens on any.
+
+    A page of a foreign site can make a browser call an address, but not under one of these names (DNS rebinding).
+    """
+    if host not in _ANYWHERE:
+        return frozenset({host.lower()})
+    name = socket.gethostname().lower()
+    return frozenset({host, name, f"{name.partition('.')[0]}.local", *_own_addresses()})
+
+
+def _own_addresses() -> set[str]:
+    found = set(_ways_out())
+    with contextlib.suppress(OSError):
+        found |= {str(info[4][0]).partition("%")[0] for info in socket.getaddrinfo(socket.gethostname(), None)}
+    return found
+
+
+def _ways_out() -> Iterator[str]:
+    """Yield the addresses that packets to elsewhere leave from, IPv4 first."""
+    for family, where in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((where, 9))  # of a datagram socket: picks the way out, sends nothing
+            yield str(probe.getsockname()[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """How to serve. `key_file` None: the private key is in the certificate's file."""
+
+    max_message_bytes: int = FleetSettings().max_message_bytes
+    certificate: Path | None = None
+    key_file: Path | None = None
+
+    def check(self) -> None:
+        """See that the certificate can be used, before anything has started.
+
+        Raises:
+            UsageError: it cannot, or its key is locked with a password.
+        """
+        if self.certificate is None:
+            return
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.certificate, self.key_file, password="")
+        except OSError as error:  # ssl.SSLError is one
+            raise UsageError(
+                f"The hub's certificate {str(self.certificate)!r} cannot be used: {error}.", path=str(self.certificate)
+            ) from error
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -86,19 +164,28 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def serving(
-    app: FastAPI, listener: socket.socket, *, closing: Callable[[], Awaitable[None]]
+    app: FastAPI,
+    listener: socket.socket,
+    *,
+    closing: Callable[[], Awaitable[None]],
+    how: Listening | None = None,
 ) -> AsyncIterator[None]:
     """Serve on a bound socket for as long as the block runs.
 
     When it is left, `closing` ends what is behind the application while devices can still be told.
     """
+    how = how or Listening()
+    how.check()
     config = uvicorn.Config(
         app,
         log_config=None,
         access_log=False,  # request lines may hold a token
         lifespan="off",
         server_header=False,
-        ws_max_size=_MAX_FRAME_BYTES,
+        ws_max_size=how.max_message_bytes,
+        ws_per_message_deflate=False,  # screenshots do not shrink, and each idle connection would hold a dictionary
+        ssl_certfile=how.certificate,
+        ssl_keyfile=how.key_file,
         timeout_graceful_shutdown=_CLOSE_GRACE_S,
     )
     server = _Server(config)
@@ -123,7 +210,16 @@ def published(address: Address, file: Path) -> Iterator[None]:
     Raises:
         StoreError: the folder cannot be written.
     """
-    content = json.dumps({"url": address.http_url, "key": address.key, "pid": os.getpid()})
+    certificate = str(address.certificate.absolute()) if address.certificate is not None else None
+    content = json.dumps(
+        {
+            "url": address.http_url,
+            "key": address.key,
+            "pid": os.getpid(),
+            "wire_url": address.wire_url,
+            "certificate": certificate,
+        }
+    )
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = file.with_suffix(".new")

@@ -24,6 +24,7 @@ from starloom.fleet.local import local_connector
 from starloom.ids import Ids, RandomIds
 from starloom.journal.sqlite import SqliteJournal
 from starloom.journal.store import Journal
+from starloom.llm.budgets import Ledger
 from starloom.places import Places
 from starloom.safety.gate import Gate
 from starloom.safety.redaction import Redactor, secrets_of_environment
@@ -34,6 +35,7 @@ from starloom.session.incoming import WireTasks
 from starloom.session.models import opened_models
 from starloom.session.profiles import device_there
 from starloom.session.round import Limits
+from starloom.session.spending import Spending
 from starloom.settings import Settings
 from starloom.tools.builtin import builtin_toolsets
 from starloom.tools.effects import effects_toolset
@@ -68,12 +70,14 @@ async def galaxy_here(
         stack.push_async_callback(journal.close)
         attempts = await AttemptJournal.open(place.data / "attempts" / "local.sqlite")
         stack.push_async_callback(attempts.close)
-        models = await stack.enter_async_context(opened_models(place, settings.models, environ, clock))
+        spending = Spending(Ledger(settings.budgets), journal, clock)
+        await spending.take_up_today()
+        models = await stack.enter_async_context(opened_models(place, settings.models, environ, clock, spending))
         wire_tasks = WireTasks()
         credentials = await asyncio.to_thread(CredentialStore, clock, place.data / "credentials.json")
         known = KnownDevices(place.data / "devices.sqlite")
         stack.callback(known.close)
-        fleet = Fleet(clock=clock, tasks=wire_tasks, credentials=credentials, known=known)
+        fleet = Fleet(clock=clock, settings=settings.fleet, tasks=wire_tasks, credentials=credentials, known=known)
         desk = ApprovalDesk(journal, ids)
         crew = Crew(
             fleet=fleet,
@@ -85,6 +89,7 @@ async def galaxy_here(
             ids=ids,
             model=models.model,
             limits=Limits(max_steps=settings.hub.max_steps),
+            spending=spending,
         )
         tasks = await stack.enter_async_context(background())
         identity = identity_of_this_machine(settings.hub.device_name)
