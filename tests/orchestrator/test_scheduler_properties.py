@@ -430,7 +430,6 @@ TestRuns.settings = settings(
 )
 
 
-@pytest.mark.properties
 def test_enough_steps_were_taken():
     """Runs after `TestRuns`, in this file's order; alone it has nothing to count."""
     if not Runs.steps:
