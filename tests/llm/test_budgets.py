@@ -7,9 +7,12 @@ import pytest
 from pydantic import BaseModel
 
 from starloom.clock import ManualClock
-from starloom.llm.budgets import BudgetedModel, Budgets, Ledger, Limits, Spent, estimated_tokens
+from starloom.llm.budgets import Allowance, BudgetedModel, Budgets, Ledger, Limits, Spent, estimated_tokens
 from starloom.llm.faults import FaultKind, ModelFault
+from starloom.llm.opening import open_model
 from starloom.llm.port import Image, Message, Reply, Usage
+from starloom.llm.scripted import Said, ScriptedServer
+from starloom.llm.settings import parse_model
 
 DAY = date(2026, 1, 1)
 ASK = [Message("user", "hello there")]
@@ -33,15 +36,15 @@ class FakeModel:
 
 
 def budgeted(model: FakeModel, ledger: Ledger, clock: ManualClock | None = None, **scope: str) -> BudgetedModel:
-    return BudgetedModel(model, ledger, clock or ManualClock(), run="r1", **scope)
+    return BudgetedModel(model, Allowance(ledger, clock or ManualClock(), run="r1", **scope))
 
 
 async def test_call_that_would_break_the_token_budget_is_not_made() -> None:
-    model, ledger = FakeModel(0.1), Ledger(Budgets(run=Limits(tokens=250)))
+    model, ledger = FakeModel(0.1), Ledger(Budgets(run=Limits(tokens=340)))
     asking = budgeted(model, ledger)
     await asking.complete(ASK, Word, max_tokens=100)
     await asking.complete(ASK, Word, max_tokens=100)
-    with pytest.raises(ModelFault, match="the run may use 250 tokens, has used 200") as caught:
+    with pytest.raises(ModelFault, match="the run may use 340 tokens, has used 200") as caught:
         await asking.complete(ASK, Word, max_tokens=100)
     assert caught.value.kind is FaultKind.OUT_OF_BUDGET
     assert model.asked == 2
@@ -80,3 +83,50 @@ async def test_new_day_is_a_new_budget() -> None:
 
 def test_estimate_counts_pictures_and_errs_on_the_high_side() -> None:
     assert estimated_tokens([Message("user", "x" * 300, (Image(b""),))]) == 100 + 1500 + 4
+
+
+def test_estimate_counts_a_chinese_character_as_a_token() -> None:
+    assert estimated_tokens([Message("user", "好" * 50)]) == 50 + 4
+
+
+async def test_calls_side_by_side_cannot_break_a_budget_together() -> None:
+    class Parallel(FakeModel):
+        async def complete(self, messages: list[Message], schema: type[Word], *, max_tokens: int = 2048) -> Reply[Word]:
+            self.asked += 1
+            if self.asked == 1:
+                with pytest.raises(ModelFault, match="for calls under way"):
+                    await budgeted(self, ledger, task="t2").complete(ASK, Word, max_tokens=100)
+            return Reply(schema(word="hi"), self.name, Usage(60, 40, cost=self.cost))
+
+    ledger = Ledger(Budgets(run=Limits(tokens=250)))
+    model = Parallel(0.1)
+    await budgeted(model, ledger, task="t1").complete(ASK, Word, max_tokens=100)
+    assert (model.asked, ledger.spent("run", "r1").tokens) == (1, 100)
+    assert ledger.breach(150, run="r1", task="", day=DAY) is None
+
+
+async def test_repair_turn_that_would_break_the_budget_is_not_made_and_what_was_used_is_counted() -> None:
+    told: list[tuple[str, Usage]] = []
+
+    async def hear(model: str, usage: Usage) -> None:
+        told.append((model, usage))
+
+    with ScriptedServer([Said("no JSON at all", prompt_tokens=200, completion_tokens=100)]) as server:
+        model = open_model(parse_model(server.model_form), {}, lambda _: None)
+        ledger = Ledger(Budgets(run=Limits(tokens=500)))
+        allowance = Allowance(ledger, ManualClock(), run="r1", told=hear)
+        with pytest.raises(ModelFault) as caught:
+            await BudgetedModel(model, allowance).complete(ASK, Word, max_tokens=200)
+        await model.close()
+    assert caught.value.kind is FaultKind.OUT_OF_BUDGET
+    assert len(server.requests) == 1
+    assert ledger.spent("run", "r1").tokens == 300
+    assert [usage.input_tokens for _, usage in told] == [200]
+
+
+def test_a_run_s_past_is_taken_up_once() -> None:
+    ledger = Ledger()
+    assert ledger.take_up("r1")
+    assert not ledger.take_up("r1")
+    ledger.add(Usage(1, 1), run="r2", task="", day=DAY)
+    assert not ledger.take_up("r2")

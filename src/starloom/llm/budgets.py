@@ -2,22 +2,34 @@
 
 Called by `session`, which wraps a role's model for a run and a task. `Ledger` is pure apart from being told the day.
 A budget in dollars cannot be kept with a model whose price is unknown, so such a call is refused and says so.
+
+    ask ─▶ admitted? ── no ──▶ ModelFault out_of_budget; nothing was sent
+              │ what the call may need is held, so that calls side by side cannot break a budget together
+              ▼
+            call ─▶ (repair turns: admitted one by one) ─▶ held is given back, what was used is counted and told
 """
 
+import json
 from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from starloom.clock import Clock
 from starloom.llm.faults import FaultKind, ModelFault
-from starloom.llm.port import Message, Model, Reply, Usage
+from starloom.llm.port import Generated, GrammarModel, Message, Model, Reply, Usage
 
 T = TypeVar("T", bound=BaseModel)
 
-_CHARACTERS_A_TOKEN = 3  # cautious: most texts have four
+Told: TypeAlias = Callable[[str, Usage], Awaitable[None]]
+"""Hears of each call that was made: the model's name and what it used."""
+
+_BYTES_A_TOKEN = 3  # cautious: most Latin texts have four, a Chinese character has three
 _TOKENS_AN_IMAGE = 1500
 
 
@@ -28,6 +40,11 @@ class Limits(BaseModel):
 
     tokens: int | None = Field(default=None, gt=0)
     dollars: float | None = Field(default=None, gt=0)
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether nothing is limited."""
+        return self.tokens is None and self.dollars is None
 
 
 class Budgets(BaseModel):
@@ -52,17 +69,26 @@ class Spent:
 class Ledger:
     """What every scope has used so far; one for a hub, filled from the journal after a restart."""
 
-    def __init__(self, budgets: Budgets) -> None:
-        self._budgets = budgets
+    def __init__(self, budgets: Budgets | None = None) -> None:
+        self.budgets = budgets or Budgets()
         self._spent: dict[tuple[str, str], Spent] = defaultdict(Spent)
+        self._held: dict[tuple[str, str], int] = defaultdict(int)
+        self._known: set[str] = set()
 
     def spent(self, scope: str, name: str) -> Spent:
         """Return what `run`, `task` or `day` of that name has used."""
         return self._spent[(scope, name)]
 
+    def take_up(self, run: str) -> bool:
+        """Whether the run's past is still to be counted; asked twice, the answer is no."""
+        is_new = run not in self._known
+        self._known.add(run)
+        return is_new
+
     def add(self, usage: Usage, *, run: str, task: str, day: date) -> None:
         """Count a call that was made."""
-        for key in self._keys(run, task, day):
+        self._known.add(run)
+        for key in _keys(run, task, day):
             before = self._spent[key]
             self._spent[key] = Spent(
                 before.tokens + usage.input_tokens + usage.output_tokens,
@@ -75,11 +101,15 @@ class Ledger:
 
         In dollars a call is refused once the scope has used its budget, or has calls whose price is unknown.
         """
-        for key in self._keys(run, task, day):
-            limits: Limits = getattr(self._budgets, key[0])
-            spent = self._spent[key]
-            if limits.tokens is not None and spent.tokens + tokens > limits.tokens:
-                return f"the {key[0]} may use {limits.tokens} tokens, has used {spent.tokens}, and needs up to {tokens}"
+        for key in _keys(run, task, day):
+            limits: Limits = getattr(self.budgets, key[0])
+            spent, held = self._spent[key], self._held[key]
+            if limits.tokens is not None and spent.tokens + held + tokens > limits.tokens:
+                others = f", holds {held} for calls under way" if held else ""
+                return (
+                    f"the {key[0]} may use {limits.tokens} tokens, has used {spent.tokens}{others}, "
+                    f"and needs up to {tokens}"
+                )
             if limits.dollars is not None and spent.has_unknown:
                 return (
                     f"the {key[0]} has a budget of ${limits.dollars:g}, but a model's price is unknown; set its price"
@@ -88,21 +118,82 @@ class Ledger:
                 return f"the {key[0]} has used its budget of ${limits.dollars:g}"
         return None
 
-    @staticmethod
-    def _keys(run: str, task: str, day: date) -> tuple[tuple[str, str], ...]:
-        task_key = (("task", f"{run}/{task}"),) if task else ()
-        return (("run", run), *task_key, ("day", day.isoformat()))
+    @contextmanager
+    def holding(self, tokens: int, *, run: str, task: str, day: date) -> Iterator[None]:
+        """Count the tokens as used while the block runs, for whoever else asks."""
+        keys = _keys(run, task, day)
+        for key in keys:
+            self._held[key] += tokens
+        try:
+            yield
+        finally:
+            for key in keys:
+                self._held[key] -= tokens
 
 
-class BudgetedModel:
-    """A `Model` that asks the ledger before each call and tells it afterwards."""
+def _keys(run: str, task: str, day: date) -> tuple[tuple[str, str], ...]:
+    task_key = (("task", f"{run}/{task}"),) if task else ()
+    return (("run", run), *task_key, ("day", day.isoformat()))
 
-    def __init__(self, model: Model, ledger: Ledger, clock: Clock, *, run: str, task: str = "") -> None:
-        self._model = model
+
+class Allowance:
+    """What one run and task may still use. `told` hears of each call."""
+
+    def __init__(self, ledger: Ledger, clock: Clock, *, run: str, task: str = "", told: Told | None = None) -> None:
         self._ledger = ledger
         self._clock = clock
         self._run = run
         self._task = task
+        self._told = told
+
+    @property
+    def today(self) -> date:
+        """The day that a call made now counts for."""
+        return self._clock.now().date()
+
+    def admit(self, model: str, tokens: int, day: date) -> None:
+        """Return when a call of that many tokens fits.
+
+        Raises:
+            ModelFault: a budget would be broken.
+        """
+        breach = self._ledger.breach(tokens, run=self._run, task=self._task, day=day)
+        if breach is not None:
+            raise ModelFault(FaultKind.OUT_OF_BUDGET, f"The model {model!r} was not asked: {breach}.", model=model)
+
+    @contextmanager
+    def holding(self, tokens: int, day: date) -> Iterator[None]:
+        """Keep the tokens for a call while the block runs."""
+        with self._ledger.holding(tokens, run=self._run, task=self._task, day=day):
+            yield
+
+    async def count(self, model: str, usage: Usage, day: date) -> None:
+        """Count a call that was made, and tell of it."""
+        self._ledger.add(usage, run=self._run, task=self._task, day=day)
+        if self._told is not None:
+            await self._told(model, usage)
+
+
+_AGAIN: ContextVar[Callable[[str, int], None] | None] = ContextVar("_AGAIN", default=None)
+
+
+def admit_again(model: str, used: Usage, messages: list[Message], schema: type[BaseModel], max_tokens: int) -> None:
+    """Ask for a repair turn within a call; nothing to ask when the call has no allowance. Called by `completion`.
+
+    Raises:
+        ModelFault: a budget would be broken.
+    """
+    admit = _AGAIN.get()
+    if admit is not None:
+        admit(model, used.input_tokens + used.output_tokens + estimated_tokens(messages, schema) + max_tokens)
+
+
+class BudgetedModel:
+    """A `Model` that asks its allowance before each call and tells it afterwards, of failed calls too."""
+
+    def __init__(self, model: Model, allowance: Allowance) -> None:
+        self._model = model
+        self._allowance = allowance
 
     @property
     def name(self) -> str:
@@ -115,19 +206,55 @@ class BudgetedModel:
         Raises:
             ModelFault: a budget would be broken; nothing was asked.
         """
-        day = self._clock.now().date()
-        needed = estimated_tokens(messages) + max_tokens
-        breach = self._ledger.breach(needed, run=self._run, task=self._task, day=day)
-        if breach is not None:
-            text = f"The model {self.name!r} was not asked: {breach}."
-            raise ModelFault(FaultKind.OUT_OF_BUDGET, text, model=self.name)
-        reply = await self._model.complete(messages, schema, max_tokens=max_tokens)
-        self._ledger.add(reply.usage, run=self._run, task=self._task, day=day)
+        allowance, day = self._allowance, self._allowance.today
+        needed = estimated_tokens(messages, schema) + max_tokens
+        allowance.admit(self.name, needed, day)
+        token = _AGAIN.set(None)
+        try:
+            with allowance.holding(needed, day):
+                # A repair turn's need includes what its call holds already, so only the rest is asked for.
+                _AGAIN.set(lambda model, tokens: allowance.admit(model, max(0, tokens - needed), day))
+                reply = await self._model.complete(messages, schema, max_tokens=max_tokens)
+        except ModelFault as fault:
+            if fault.usage is not None:
+                await allowance.count(fault.model, fault.usage, day)
+            raise
+        finally:
+            _AGAIN.reset(token)
+        await allowance.count(reply.model, reply.usage, day)
         return reply
 
 
-def estimated_tokens(messages: list[Message]) -> int:
-    """Return a cautious estimate of what the turns will be counted as."""
-    characters = sum(len(message.text) for message in messages)
+class BudgetedGrammarModel:
+    """The same for a model that writes by a grammar."""
+
+    def __init__(self, model: GrammarModel, allowance: Allowance) -> None:
+        self._model = model
+        self._allowance = allowance
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self._model.name
+
+    async def generate(self, messages: list[Message], grammar: str, *, max_tokens: int = 512) -> Generated:
+        """Return the wrapped model's text.
+
+        Raises:
+            ModelFault: a budget would be broken; nothing was asked.
+        """
+        allowance, day = self._allowance, self._allowance.today
+        needed = estimated_tokens(messages) + max_tokens
+        allowance.admit(self.name, needed, day)
+        with allowance.holding(needed, day):
+            generated = await self._model.generate(messages, grammar, max_tokens=max_tokens)
+        await allowance.count(generated.model, generated.usage, day)
+        return generated
+
+
+def estimated_tokens(messages: list[Message], schema: type[BaseModel] | None = None) -> int:
+    """Return a cautious estimate of what the turns, and the schema sent with them, will be counted as."""
+    size = sum(len(message.text.encode()) for message in messages)
+    size += len(json.dumps(schema.model_json_schema())) if schema is not None else 0
     images = sum(len(message.images) for message in messages)
-    return characters // _CHARACTERS_A_TOKEN + images * _TOKENS_AN_IMAGE + 4 * len(messages)
+    return size // _BYTES_A_TOKEN + images * _TOKENS_AN_IMAGE + 4 * len(messages)

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from starloom.llm.budgets import admit_again
 from starloom.llm.compaction import compacted
 from starloom.llm.faults import FaultKind, ModelFault, advice
 from starloom.llm.fitting import Fitted, read_reply
@@ -103,8 +104,18 @@ class ProviderModel:
         if room is not None:
             messages, said = compacted(messages, room - max_tokens)
         state = _Progress(list(messages), max_tokens, Usage(requests=0), [said] if said else [])
+        try:
+            return await self._in_turns(state, messages, schema)
+        except ModelFault as fault:
+            fault.usage = state.usage if state.usage.requests else None
+            raise
+
+    async def _in_turns(self, state: _Progress, messages: list[Message], schema: type[T]) -> Reply[T]:
+        """Ask until a reply fits, in the profile's repair turns."""
         trouble = Unreadable("no reply")
-        for _ in range(self._connection.profile.repair_turns + 1):
+        for turn in range(self._connection.profile.repair_turns + 1):
+            if turn:
+                admit_again(self.name, state.usage, state.turns, schema, state.max_tokens)
             answer = await self._ask(state, schema)
             cost = cost_of(self._connection.profile, self._connection.base_url, answer.usage)
             state.usage = _sum(state.usage, replace(answer.usage, cost=cost))

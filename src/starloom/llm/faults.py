@@ -21,6 +21,7 @@ Raised by `llm.completion`; read by `llm.fallback` (what another model may answe
 from enum import StrEnum
 
 from starloom.errors import ModelError
+from starloom.llm.port import Usage
 
 
 class FaultKind(StrEnum):
@@ -78,7 +79,7 @@ _CONTEXT_WORDS = (
 
 
 class ModelFault(ModelError):
-    """A model call failed. `retry_after_s`: what the provider asked for; `output_mode_refused`: try a plainer mode."""
+    """A model call failed. `retry_after_s`: what the provider asked for; `usage`: what the call had used by then."""
 
     def __init__(
         self,
@@ -88,12 +89,14 @@ class ModelFault(ModelError):
         model: str,
         retry_after_s: float | None = None,
         status: int | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message, model=model, status=status)
         self.kind = kind
         self.model = model
         self.status = status
         self.retry_after_s = retry_after_s
+        self.usage = usage
 
 
 def kind_of_status(status: int, body: str) -> FaultKind:

@@ -18,6 +18,7 @@ from starloom.fleet.records import DeviceRecord
 from starloom.ids import Ids, RunId
 from starloom.journal.events import AgentAction, AgentResponse
 from starloom.journal.store import Journal
+from starloom.llm.budgets import BudgetedModel
 from starloom.llm.port import Model
 from starloom.orchestrator.ports import Attempt, Completed, Failed, Outcome
 from starloom.orchestrator.settings import RunSettings
@@ -32,6 +33,7 @@ from starloom.session.dispatch import FleetDispatcher
 from starloom.session.profiles import profile_of, tool_profile
 from starloom.session.recall import Recall
 from starloom.session.round import Limits, run_goal
+from starloom.session.spending import Spending
 from starloom.session.step import to_journal
 from starloom.session.trust import suspicions_in
 
@@ -57,6 +59,7 @@ class Crew:
     ids: Ids
     model: Model | None
     limits: Limits
+    spending: Spending
 
 
 class FleetExecutor:
@@ -153,7 +156,7 @@ class FleetExecutor:
             attempt.description,
             device=profile_of(record, has_agent=True),
             dispatcher=FleetDispatcher(crew.fleet, attempt),
-            model=crew.model,
+            model=BudgetedModel(crew.model, crew.spending.of_task(self._run_id, attempt.task_id)),
             gate=crew.gate,
             facts=self._facts,
             run_id=self._run_id,

@@ -14,6 +14,7 @@ from starloom.journal import events as e
 from starloom.journal.events import Event, Recorded
 
 _ENDS = (e.RunEnded, e.RunCancelled, e.ConstellationCompleted, e.ConstellationFailed)
+_SPENT = (e.CostRecorded,)  # by the old run
 _ASKS = (e.ApprovalAsked, e.ApprovalAnswered, e.QuestionAsked, e.QuestionAnswered)
 
 
@@ -47,4 +48,4 @@ def forked(run_id: RunId, recorded: Sequence[Recorded], at: int) -> list[Event]:
 def _is_left_out(event: Event) -> bool:
     if isinstance(event, e.TaskCancelled):
         return event.reason == CancelReason.RUN_CANCELLED.value
-    return isinstance(event, (*_ENDS, *_ASKS))
+    return isinstance(event, (*_ENDS, *_ASKS, *_SPENT))

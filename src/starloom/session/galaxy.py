@@ -24,7 +24,6 @@ from starloom.errors import DeviceError, ModelError, StarloomError, UsageError
 from starloom.fleet.fleet import Fleet
 from starloom.ids import DeviceId, RunId
 from starloom.journal.events import (
-    CostRecorded,
     EditApplied,
     Json,
     PlanProposed,
@@ -34,6 +33,7 @@ from starloom.journal.events import (
     RunStarted,
 )
 from starloom.journal.store import Journal, RunRecord
+from starloom.llm.faults import FaultKind, ModelFault
 from starloom.orchestrator.runner import Runner
 from starloom.orchestrator.settings import RunSettings
 from starloom.orchestrator.stream import EventStream
@@ -53,7 +53,7 @@ _ACKNOWLEDGED_RUNS = 20  # ended runs whose results are acknowledged anew when t
 _ACKNOWLEDGED_EVENTS = 20_000  # of a run; longer ones are not read for it
 _YES = frozenset({"y", "yes", "j", "ja", "ok", "是"})
 
-PlannerSource = Callable[[], Awaitable[Planner]]
+PlannerSource = Callable[[RunId], Awaitable[Planner]]
 
 
 class Galaxy:
@@ -154,6 +154,7 @@ class Galaxy:
             return
         recorded = await self.journal.read(run_id)
         past = recall(recorded)
+        self._crew.spending.take_up(run_id, recorded)
         for item in recorded:
             self._acknowledgements.note(item)
         for keeping in self.desk.restore(run_id, past):
@@ -289,8 +290,7 @@ class Galaxy:
         try:
             await work()
         except StarloomError as error:
-            reason = "error" if not isinstance(error, ModelError | DeviceError) else "failed"
-            await self._end(run_id, reason, error.message)
+            await self._end(run_id, _reason(error), error.message)
         except Exception as error:  # the run's border: a bug ends this run, not the hub
             log.exception("run %s ended by a bug", run_id)
             await self._end(run_id, "error", f"Starloom has a bug: {type(error).__name__}. The log has the details.")
@@ -300,14 +300,12 @@ class Galaxy:
             await self.journal.append(run_id, [RunEnded(reason, error=self._crew.redactor.text(error))])
 
     async def _plan_and_run(self, run_id: RunId, request: str, *, confirm_plan: bool) -> None:
-        agent = await self._agent()
+        agent = await self._agent(run_id)
         devices = device_profiles(self.fleet, here=self._here, has_agent=self._crew.model is not None)
         plan = await agent.create(request, devices)
-        usage = plan.draft.usage
-        cost = CostRecorded("constellation", plan.draft.model, usage.input_tokens, usage.output_tokens, usage.cost)
         document = mark_repeatable(plan.document, devices) if plan.refusal is None else None
         proposed = PlanProposed(plan.summary, plan.draft.model, list(plan.draft.warnings), document)
-        await self.journal.append(run_id, [cost, proposed])
+        await self.journal.append(run_id, [proposed])
         if document is None:
             await self._end(run_id, "failed", f"The planner declined: {plan.refusal}")
             return
@@ -326,13 +324,13 @@ class Galaxy:
         confirm_plan = bool(started.parameters.get("confirm_plan"))
         plans = [item.event.document for item in recorded if isinstance(item.event, PlanProposed)]
         if plans and plans[-1] is not None:
-            agent = await self._agent()
+            agent = await self._agent(run_id)
             await self._run_plan(run_id, started.request, plans[-1], agent, confirm_plan=confirm_plan)
         else:
             await self._plan_and_run(run_id, started.request, confirm_plan=confirm_plan)
 
-    async def _agent(self) -> ConstellationAgent:
-        planner = await self._planner()
+    async def _agent(self, run_id: RunId) -> ConstellationAgent:
+        planner = await self._planner(run_id)
         return ConstellationAgent(planner, replanner=planner if isinstance(planner, StructuredPlanner) else None)
 
     def _replan(self, agent: ConstellationAgent, request: str) -> RequestReplanner | None:
@@ -362,7 +360,7 @@ class Galaxy:
             facts = Facts(trusted_text=words_of_edit(edits[0].commands))
         replan = None
         if started.source == "request" and self._crew.model is not None:
-            replan = self._replan(await self._agent(), started.request)
+            replan = self._replan(await self._agent(run_id), started.request)
         await self._runner(run_id, facts, replan, past).resume()
 
     def _runner(self, run_id: RunId, facts: Facts, replan: RequestReplanner | None, past: Recall) -> Runner:
@@ -382,3 +380,10 @@ class Galaxy:
         )
         self._runners[run_id], self._executors[run_id] = runner, executor
         return runner
+
+
+def _reason(error: StarloomError) -> str:
+    """Return the stop reason of a run that an error ended."""
+    if isinstance(error, ModelFault) and error.kind is FaultKind.OUT_OF_BUDGET:
+        return error.kind.value
+    return "failed" if isinstance(error, ModelError | DeviceError) else "error"

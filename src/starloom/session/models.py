@@ -13,10 +13,13 @@ from starloom.agents.compact_planner import CompactPlanner
 from starloom.agents.plans import Planner
 from starloom.clock import Clock
 from starloom.errors import ModelError
-from starloom.llm.port import Model
+from starloom.ids import RunId
+from starloom.llm.budgets import BudgetedGrammarModel, BudgetedModel
+from starloom.llm.port import GrammarModel, Model
 from starloom.llm.settings import EMBEDDED, ModelProfile, ModelSettings, Role
 from starloom.places import Places
 from starloom.safety.provenance import Fence
+from starloom.session.spending import Spending
 
 _NO_MODEL = (
     "No model is here to plan this. Get the embedded one with `starloom model install` (1.1 GB, free), "
@@ -49,25 +52,26 @@ class Models:
     embedded: ModelProfile
     model: Model | None
     planning: Model | None
+    spending: Spending
     closing: AsyncExitStack
-    _planner: Planner | None = None
+    _weights: GrammarModel | None = None
 
-    async def planner(self) -> Planner:
-        """Return the planner.
+    async def planner(self, run_id: RunId) -> Planner:
+        """Return the planner of a run, held to its budget; what it uses is journalled.
 
         Raises:
             ModelError: there is no model; the message says how to get one.
         """
-        if self._planner is None:
-            self._planner = self._compact() if self.planning is None else self._structured(self.planning)
-        return self._planner
-
-    def _structured(self, model: Model) -> Planner:
+        allowance = self.spending.of_planning(run_id)
+        if self.planning is None:
+            return CompactPlanner(BudgetedGrammarModel(self._opened_weights(), allowance))
         from starloom.agents.structured_planner import StructuredPlanner
 
-        return StructuredPlanner(model, fence=Fence.drawn().wrap)
+        return StructuredPlanner(BudgetedModel(self.planning, allowance), fence=Fence.drawn().wrap)
 
-    def _compact(self) -> Planner:
+    def _opened_weights(self) -> GrammarModel:
+        if self._weights is not None:
+            return self._weights
         from starloom.llm.opening import installed_weights, open_embedded
 
         folder = self.place.cache / "models"
@@ -77,12 +81,13 @@ class Models:
             raise ModelError(_NO_ENGINE)
         model = open_embedded(self.embedded, folder)
         self.closing.push_async_callback(model.close)
-        return CompactPlanner(model)
+        self._weights = model
+        return model
 
 
 @asynccontextmanager
 async def opened_models(
-    place: Places, settings: ModelSettings, environ: Mapping[str, str], clock: Clock
+    place: Places, settings: ModelSettings, environ: Mapping[str, str], clock: Clock, spending: Spending
 ) -> AsyncIterator[Models]:
     """Open the configured models, if any; close what was opened when the block is left.
 
@@ -97,7 +102,7 @@ async def opened_models(
         embedded = chosen_profile(settings, Role.CONSTELLATION, environ)
         if embedded is None or embedded.provider != EMBEDDED:
             embedded = ModelProfile(provider=EMBEDDED, model="")
-        yield Models(place, embedded, acting, planning, closing)
+        yield Models(place, embedded, acting, planning, spending, closing)
 
 
 def _opened(
