@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from starloom.errors import ModelError, UsageError
 from starloom.llm.keys import find_key
 from starloom.llm.opening import open_embedded, open_model
-from starloom.llm.settings import PROVIDERS, ModelProfile, ModelSettings, Role, parse_model
+from starloom.llm.settings import PROVIDERS, ModelProfile, ModelSettings, Price, Role, parse_model
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,11 @@ def test_embedded_without_weights_says_how_to_get_them(tmp_path_factory: pytest.
 
 def test_every_provider_has_an_address_or_asks_for_one() -> None:
     assert all(item.base_url or item.name in ("embedded", "endpoint") for item in PROVIDERS.values())
+
+
+def test_price_by_a_models_name_fills_in_a_profile_without_one() -> None:
+    mine, listed = Price(input=1, output=2), Price(input=3, output=4)
+    profiles = {"own": ModelProfile(provider="openai", model="gpt-9", price=mine)}
+    settings = ModelSettings(profiles=profiles, prices={"gpt-9": listed}, default="openai:gpt-9")
+    assert settings.profile_for(Role.APP).price == listed
+    assert settings.model_copy(update={"default": "own"}).profile_for(Role.APP).price == mine

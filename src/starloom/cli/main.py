@@ -33,6 +33,7 @@ _COMMANDS = {
     "join": _Entry("starloom.cli.join:join", "Make this machine a device of a hub."),
     "devices": _Entry("starloom.cli.devices:devices", "List the devices of the running hub."),
     "runs": _Entry("starloom.cli.runs:runs", "List the runs in the journal, show, prune, export, import them."),
+    "cost": _Entry("starloom.cli.cost:cost", "Show what models used: tokens and money by run, role and model."),
     "replay": _Entry("starloom.cli.replay:replay", "Fold a run again without device or model; prove its end."),
     "fork": _Entry("starloom.cli.fork:fork", "Start a new run from a point in an old one."),
     "undo-effects": _Entry("starloom.cli.undo_effects:undo_effects", "Show what a run changed, and take it back."),

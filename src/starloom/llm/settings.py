@@ -88,6 +88,7 @@ class ModelSettings(BaseModel):
     profiles: dict[str, ModelProfile] = Field(default_factory=dict)
     roles: dict[Role, str] = Field(default_factory=dict)
     default: str | None = None  # a profile's name or a short form
+    prices: dict[str, Price] = Field(default_factory=dict)  # by the model's name, for profiles without a price
 
     def profile_for(self, role: Role) -> ModelProfile:
         """Return the role's profile, else the default one.
@@ -101,7 +102,9 @@ class ModelSettings(BaseModel):
                 "No model is chosen. Set STARLOOM_MODEL (such as openai:gpt-5.2, or http://127.0.0.1:8000/v1#name), "
                 "or install the local one: starloom model install"
             )
-        return self.profiles.get(name) or parse_model(name)
+        profile = self.profiles.get(name) or parse_model(name)
+        price = profile.price or self.prices.get(profile.model)
+        return profile if price is profile.price else profile.model_copy(update={"price": price})
 
 
 @dataclass(frozen=True, slots=True)
