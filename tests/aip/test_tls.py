@@ -63,6 +63,8 @@ async def test_unknown_server_is_not_spoken_to(server, files):
     _, (device, key) = files
     with pytest.raises(Unreachable, match="certificate verify failed"):
         await connect(server, tls=client_context(TlsSettings(certificate=device, key=key)))
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        await connect(server)
 
 
 @needs_openssl

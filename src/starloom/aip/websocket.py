@@ -95,7 +95,7 @@ async def connect(
     try:
         connection = await dial(
             address,
-            ssl=tls,
+            ssl=tls or (True if urlsplit(address).scheme == "wss" else None),
             compression=None,
             max_size=max_size_bytes,
             open_timeout=open_timeout_s,

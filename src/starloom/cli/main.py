@@ -31,7 +31,7 @@ _COMMANDS = {
     "resume": _Entry("starloom.cli.run:resume", "Take up a run that was interrupted."),
     "up": _Entry("starloom.cli.up:up", "Start the hub in the foreground: devices, HTTP API, page."),
     "join": _Entry("starloom.cli.join:join", "Make this machine a device of a hub."),
-    "devices": _Entry("starloom.cli.devices:devices", "List the devices of the running hub."),
+    "devices": _Entry("starloom.cli.devices:devices", "List the hub's devices; invite, ping, rename, revoke one."),
     "runs": _Entry("starloom.cli.runs:runs", "List the runs in the journal, show, prune, export, import them."),
     "cost": _Entry("starloom.cli.cost:cost", "Show what models used: tokens and money by run, role and model."),
     "replay": _Entry("starloom.cli.replay:replay", "Fold a run again without device or model; prove its end."),

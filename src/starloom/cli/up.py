@@ -61,5 +61,6 @@ def _announce(address: "Address", *, as_json: bool) -> None:
         return
     click.echo(f"The hub is up. Page:   {address.page_url}")
     click.echo(f"Join from a machine:   starloom join '{address.join_url}'")
+    click.echo("Or without the key:    starloom devices invite prints a line for the other machine, good once")
     click.echo("Run something:         starloom run 'what you want done'")
     click.echo("Both addresses hold the key; keep them to yourself. Stop with Ctrl-C.")
