@@ -18,6 +18,7 @@ from rich.table import Table
 
 from starloom.journal import events as e
 from starloom.journal.events import Recorded
+from starloom.safety.provenance import visible
 from starloom.session.views import TaskLine, added_tasks, brief, recorded_row
 
 
@@ -35,7 +36,7 @@ class JsonView:
         sys.stdout.write(json.dumps(recorded_row(recorded), ensure_ascii=False) + "\n")
         sys.stdout.flush()
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, style: str = "") -> None:
         """Leave words for people out of a stream for programs."""
 
 
@@ -58,9 +59,9 @@ class RunView:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, style: str = "") -> None:
         """Print a line of our own between the events."""
-        self.console.print(text)
+        self.console.print(plain(text), style=style or None)
 
     def document(self, text: str) -> None:
         """Print a Markdown document: drawn on a terminal, as it is elsewhere."""
@@ -83,12 +84,12 @@ class RunView:
             case e.TaskStarted() | e.TaskCompleted() | e.TaskFailed() | e.TaskRetrying() | e.TaskCancelled():
                 self._show_task(recorded)
             case e.TaskWaiting(task_id=task_id, reason=reason):
-                self.console.print(f"[yellow]… {self._name(task_id)} waits: {escape(reason)}[/]")
+                self.console.print(f"[yellow]… {self._name(task_id)} waits: {plain(reason)}[/]")
             case e.ApprovalAnswered(approved=approved, by=by):
                 word = "[green]approved" if approved else "[red]refused"
-                self.console.print(f"  {word} by {escape(by)}[/]")
+                self.console.print(f"  {word} by {plain(by)}[/]")
             case e.DeviceDisconnected(device_id=device_id, reason=reason):
-                self.console.print(f"[yellow]! device {escape(device_id)} is gone {escape(reason)}[/]")
+                self.console.print(f"[yellow]! device {plain(device_id)} is gone {plain(reason)}[/]")
             case _:
                 pass
         self._refresh()
@@ -96,15 +97,15 @@ class RunView:
     def _show_run(self, recorded: Recorded) -> None:
         match recorded.event:
             case e.RunStarted(request=request, source=source):
-                self.console.print(f"[bold]{escape(request)}[/]  [dim]{recorded.run_id}[/]")
+                self.console.print(f"[bold]{plain(request)}[/]  [dim]{recorded.run_id}[/]")
                 if source == "request" and not self.console.is_terminal:
                     self.console.print("Planning …")
             case e.PlanProposed(summary=summary, model=model, warnings=warnings):
-                self.console.print(f"Plan by {escape(model)}: {len(summary)} tasks")
+                self.console.print(f"Plan by {plain(model)}: {len(summary)} tasks")
                 for line in summary:
-                    self.console.print(f"  {escape(line)}")
+                    self.console.print(f"  {plain(line)}")
                 for line in warnings:
-                    self.console.print(f"  [yellow]{escape(line)}[/]")
+                    self.console.print(f"  [yellow]{plain(line)}[/]")
             case e.EditApplied(commands=commands):
                 self._tasks.update((task.task_id, task) for task in added_tasks(commands))
                 self._waiting_for = ""
@@ -117,28 +118,28 @@ class RunView:
         if ended.stop_reason == "finished":
             self.console.print("[green bold]✔ finished[/]")
             return
-        reason = f": {escape(ended.error)}" if ended.error else ""
-        self.console.print(f"[red bold]✘ {escape(ended.stop_reason)}[/]{reason}")
+        reason = f": {plain(ended.error)}" if ended.error else ""
+        self.console.print(f"[red bold]✘ {plain(ended.stop_reason)}[/]{reason}")
 
     def _show_task(self, recorded: Recorded) -> None:
         match recorded.event:
             case e.TaskStarted(task_id=task_id, device_id=device_id, attempt=attempt):
                 self._running[task_id] = (device_id, recorded.at)
                 again = f" (attempt {attempt})" if attempt > 1 else ""
-                self.console.print(f"[blue]▶[/] {self._name(task_id)} [dim]on {escape(device_id)}{again}[/]")
+                self.console.print(f"[blue]▶[/] {self._name(task_id)} [dim]on {plain(device_id)}{again}[/]")
             case e.TaskCompleted(task_id=task_id, result=result):
                 self.console.print(
-                    f"[green]✔[/] {self._name(task_id)} {self._took(recorded, task_id)} {escape(brief(result))}"
+                    f"[green]✔[/] {self._name(task_id)} {self._took(recorded, task_id)} {plain(brief(result))}"
                 )
             case e.TaskFailed(task_id=task_id, error=error, in_doubt=in_doubt):
                 doubt = " Its effect may have happened; it is not tried again unasked." if in_doubt else ""
-                self.console.print(f"[red]✘[/] {self._name(task_id)} {escape(error)}{doubt}")
+                self.console.print(f"[red]✘[/] {self._name(task_id)} {plain(error)}{doubt}")
             case e.TaskRetrying(task_id=task_id, error=error, delay_s=delay_s):
                 self._running.pop(task_id, None)
-                self.console.print(f"[yellow]↻[/] {self._name(task_id)} {escape(error)} Again in {delay_s:g} s.")
+                self.console.print(f"[yellow]↻[/] {self._name(task_id)} {plain(error)} Again in {delay_s:g} s.")
             case e.TaskCancelled(task_id=task_id, reason=reason, detail=detail):
                 self._running.pop(task_id, None)
-                self.console.print(f"[dim]– {self._name(task_id)} {escape(reason)} {escape(detail)}[/]")
+                self.console.print(f"[dim]– {self._name(task_id)} {plain(reason)} {plain(detail)}[/]")
 
     def _took(self, recorded: Recorded, task_id: str) -> str:
         _, since = self._running.pop(task_id, ("", recorded.at))
@@ -146,16 +147,21 @@ class RunView:
 
     def _name(self, task_id: str) -> str:
         task = self._tasks.get(task_id)
-        return escape(task.name if task else task_id)
+        return plain(task.name if task else task_id)
 
     def _refresh(self) -> None:
         if self._running:
-            names = ", ".join(f"{self._name(task)} on {escape(device)}" for task, (device, _) in self._running.items())
+            names = ", ".join(f"{self._name(task)} on {plain(device)}" for task, (device, _) in self._running.items())
             self._live.update(Spinner("dots", f"running: {names}"))
         elif self._waiting_for:
             self._live.update(Spinner("dots", self._waiting_for + " …"))
         else:
             self._live.update("")
+
+
+def plain(text: str) -> str:
+    """Return foreign text as text: nothing in it moves the cursor, hides, turns around or colours anything."""
+    return escape(visible(text))
 
 
 def table_of(rows: list[dict[str, Any]], columns: dict[str, str]) -> Table:
@@ -164,5 +170,5 @@ def table_of(rows: list[dict[str, Any]], columns: dict[str, str]) -> Table:
     for heading in columns.values():
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(*(escape("" if row.get(key) is None else str(row[key])) for key in columns))
+        table.add_row(*(plain("" if row.get(key) is None else str(row[key])) for key in columns))
     return table

@@ -135,10 +135,11 @@ async def _next(stream: AsyncIterator[Recorded]) -> Recorded:
 async def _let_go(galaxy: Galaxy, run_id: RunId, view: RunView | JsonView, progress: _Progress) -> int:
     await galaxy.suspend(run_id)
     for reason in sorted(set(progress.waiting.values())):
-        view.say(f"[yellow]{reason}[/]")
+        view.say(reason, "yellow")
     view.say(
-        "[yellow]The run is suspended, nothing is lost. To go on: `starloom up`, join the device again, and[/] "
-        f"starloom resume {run_id}"
+        "The run is suspended, nothing is lost. To go on: `starloom up`, join the device again, and "
+        f"starloom resume {run_id}",
+        "yellow",
     )
     return _DEVICE_LOST
 

@@ -15,6 +15,7 @@ from starloom.cli.hub_client import HubClient
 from starloom.errors import UsageError
 from starloom.journal import events as e
 from starloom.journal.events import Recorded, decode
+from starloom.safety.provenance import visible
 
 _EXIT = {"finished": 0, "cancelled": 130, "user_refused": 6, "policy_denied": 6}
 
@@ -78,7 +79,7 @@ def _answer_here(hub: HubClient, event: e.Event, view: RunView) -> None:
 def _ask(view: RunView, prompt: str) -> str:
     view.hold()
     try:
-        return input(prompt)
+        return input(visible(prompt))
     except EOFError:
         return ""
     finally:

@@ -7,6 +7,8 @@ import asyncio
 import sys
 import threading
 
+from starloom.safety.provenance import visible
+
 
 def someone_is_there() -> bool:
     """Tell whether questions can be asked: both ends of the terminal are a person's."""
@@ -23,7 +25,7 @@ async def ask(prompt: str) -> str:
             answered.set_result(line)
 
     def read() -> None:
-        sys.stderr.write(prompt)
+        sys.stderr.write(visible(prompt))
         sys.stderr.flush()
         line = sys.stdin.readline().strip()
         loop.call_soon_threadsafe(settle, line)
