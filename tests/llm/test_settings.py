@@ -94,7 +94,9 @@ def test_embedded_without_weights_says_how_to_get_them(tmp_path_factory: pytest.
 
 
 def test_every_provider_has_an_address_or_asks_for_one() -> None:
-    assert all(item.base_url or item.name in ("embedded", "endpoint") for item in PROVIDERS.values())
+    assert all(
+        item.base_url or item.name in ("embedded", "endpoint", "azure", "bedrock") for item in PROVIDERS.values()
+    )
 
 
 def test_price_by_a_models_name_fills_in_a_profile_without_one() -> None:

@@ -1,7 +1,8 @@
-"""One connection to an OpenAI-compatible endpoint over pydantic-ai: a request out, an answer or a `ModelFault` back.
+"""One connection to a provider's endpoint over pydantic-ai: a request out, an answer or a `ModelFault` back.
 
-Called by `llm.completion`, which reads the reply and asks again. The only module that imports pydantic-ai, openai and
-their HTTP client, and only when a connection is opened; their exceptions end here.
+Called by `llm.completion`, which reads the reply and asks again. It speaks OpenAI's chat protocol itself; `vendors`
+opens the other wires. These two alone import pydantic-ai, the vendors' libraries and their HTTP client, and only when a
+connection is opened; all their exceptions end here.
 """
 
 import asyncio
@@ -19,11 +20,12 @@ from starloom.llm.faults import FaultKind, ModelFault, advice, kind_of_status
 from starloom.llm.port import Message, Usage
 from starloom.llm.replies import Finish
 from starloom.llm.settings import PROVIDERS, ModelProfile, OutputMode
+from starloom.llm.vendors import check_extra, errors_of, opened_vendor
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.models import Model as LibraryModel
     from pydantic_ai.models import ModelRequestParameters
-    from pydantic_ai.models.openai import OpenAIChatModel
 
 _MAX_DETAIL = 200
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -53,12 +55,14 @@ class Connection:
     def __init__(self, profile: ModelProfile, key: SecretStr | None = None) -> None:
         self.profile = profile
         self._key = key
-        self._model: OpenAIChatModel | None = None
+        self._model: LibraryModel[Any] | None = None
         self._http: Any = None  # httpx2.AsyncClient
         provider = PROVIDERS.get(profile.provider)
         self.base_url = (profile.base_url or (provider.base_url if provider else None) or "").rstrip("/")
         if not self.base_url:
             raise UsageError(f"The profile of {profile.model!r} names no address (`base_url`).")
+        self._kind = provider.kind if provider else "openai"
+        check_extra(self._kind)
 
     async def ask(
         self, messages: Sequence[Message], schema: type[BaseModel], mode: OutputMode, *, max_tokens: int
@@ -83,6 +87,8 @@ class Connection:
             raise self._fault(FaultKind.TIMED_OUT, f"nothing within {self.profile.timeout_s:g} s") from error
         except (AgentRunError, UserError, IndexError) as error:  # IndexError: `choices` is empty
             raise self._translated(error) from error
+        except errors_of(self._kind) as error:
+            raise self._fault(FaultKind.BAD_REQUEST, str(error)) from error
         return self._answer(response)
 
     async def listed(self) -> list[ListedModel]:
@@ -94,7 +100,10 @@ class Connection:
         if self._model is None:
             self._model = await asyncio.to_thread(self._open)
         from openai import APIError, APIStatusError
+        from pydantic_ai.models.openai import OpenAIChatModel
 
+        if not isinstance(self._model, OpenAIChatModel):
+            raise self._fault(FaultKind.BAD_REQUEST, "its models are not listed here")
         try:
             async with asyncio.timeout(self.profile.timeout_s):
                 page = await self._model.client.models.list()
@@ -115,12 +124,8 @@ class Connection:
             await self._http.aclose()
             self._http = self._model = None
 
-    def _open(self) -> "OpenAIChatModel":
+    def _open(self) -> "LibraryModel[Any]":
         import httpx2
-        from openai import AsyncOpenAI
-        from pydantic_ai.models.openai import OpenAIChatModel
-        from pydantic_ai.profiles.openai import OpenAIModelProfile
-        from pydantic_ai.providers.openai import OpenAIProvider
 
         profile = self.profile
         try:
@@ -134,7 +139,19 @@ class Connection:
             verify=verify,
             proxy=profile.proxy,
             trust_env=urlsplit(self.base_url).hostname not in _LOOPBACK,  # a proxy is never asked for this machine
+            headers=profile.headers,
         )
+        if self._kind != "openai":
+            return opened_vendor(self._kind, profile, self.base_url, self._key, self._http)
+        return self._openai()
+
+    def _openai(self) -> "LibraryModel[Any]":
+        from openai import AsyncOpenAI
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.profiles.openai import OpenAIModelProfile
+        from pydantic_ai.providers.openai import OpenAIProvider
+
+        profile = self.profile
         client = AsyncOpenAI(
             base_url=self.base_url,
             api_key=self._key.get_secret_value() if self._key else "none",
@@ -150,9 +167,14 @@ class Connection:
         return OpenAIChatModel(profile.model, provider=OpenAIProvider(openai_client=client), profile=abilities)
 
     def _settings(self, max_tokens: int) -> Any:  # noqa: ANN401 - pydantic-ai's ModelSettings, a typed dict
-        settings: dict[str, Any] = {"max_tokens": max_tokens, "extra_body": dict(self.profile.extra_body)}
-        if self.profile.temperature is not None and self.profile.provider != "openai":
-            settings["temperature"] = self.profile.temperature
+        profile = self.profile
+        settings: dict[str, Any] = {"max_tokens": max_tokens}
+        if profile.extra_body:
+            settings["extra_body"] = dict(profile.extra_body)
+        # The newest models of these refuse a temperature; who sets one means it.
+        by_default = profile.provider not in ("openai", "azure", "anthropic")
+        if profile.temperature is not None and (by_default or "temperature" in profile.model_fields_set):
+            settings["temperature"] = profile.temperature
         return settings
 
     def _answer(self, response: "ModelResponse") -> Answer:

@@ -65,6 +65,7 @@ class ModelProfile(BaseModel):
     provider: str
     model: str
     base_url: str | None = None
+    api_version: str | None = None  # Azure's dated API; none with an address that ends in /v1
     key_variable: str | None = None  # the environment variable that holds the key
     key_name: str | None = None  # the key's name in the system's keyring, under the service `starloom`
     headers: dict[str, str] = Field(default_factory=dict)
@@ -111,11 +112,11 @@ class ModelSettings(BaseModel):
 class Provider:
     """A family of endpoints: where it is and where its key is looked for.
 
-    All but the embedded one speak OpenAI's chat protocol. `base_url` None: the user must name one.
+    `kind` is its wire; most speak OpenAI's chat protocol. `base_url` None: the user must name one.
     """
 
     name: str
-    kind: Literal["openai", "embedded"]
+    kind: Literal["openai", "anthropic", "google", "azure", "bedrock", "embedded"]
     base_url: str | None = None
     key_variables: tuple[str, ...] = ()
     needs_key: bool = True
@@ -167,6 +168,19 @@ PROVIDERS: dict[str, Provider] = {
             "https://generativelanguage.googleapis.com/v1beta/openai",
             ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
             model_pattern="gemini",
+        ),
+        Provider(
+            "anthropic",
+            "anthropic",
+            "https://api.anthropic.com",
+            ("ANTHROPIC_API_KEY",),
+            output_mode=OutputMode.TOOL,
+            model_pattern="claude",
+        ),
+        Provider("google", "google", "https://generativelanguage.googleapis.com", ("GOOGLE_API_KEY", "GEMINI_API_KEY")),
+        Provider("azure", "azure", None, ("AZURE_OPENAI_API_KEY",)),
+        Provider(
+            "bedrock", "bedrock", None, ("AWS_BEARER_TOKEN_BEDROCK",), needs_key=False, output_mode=OutputMode.TOOL
         ),
         Provider("endpoint", "openai", None, ("STARLOOM_API_KEY", "OPENAI_API_KEY"), needs_key=False),
     )
