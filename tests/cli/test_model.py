@@ -46,3 +46,16 @@ def test_without_a_model_it_says_how_to_name_one(home):
     done = home.run("model", "test")
     assert done.returncode == 2
     assert "STARLOOM_MODEL" in done.stderr
+
+
+def test_ufos_file_is_printed_as_settings_that_the_program_reads(home):
+    agents = "HOST_AGENT: {API_TYPE: openai, API_KEY: sk-0123456789, API_MODEL: gpt-4o, USE_RESPONSES: true}\n"
+    (home.work / "agents.yaml").write_text(agents)
+    done = home.run("model", "import", "agents.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "sk-0123456789" not in done.stdout
+    assert "# The key of HOST_AGENT belongs in the variable OPENAI_API_KEY" in done.stdout
+    (home.folder / "home" / "config").mkdir(parents=True)
+    (home.folder / "home" / "config" / "settings.yaml").write_text(done.stdout)
+    assert "no runs yet" in home.run("cost").stderr  # the settings were read
+    assert home.run("model", "import", "agents.yaml", "--json").returncode == 0

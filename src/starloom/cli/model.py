@@ -1,4 +1,4 @@
-"""`starloom model`: the embedded planner's weights — what they are, whether they are here, how to get them."""
+"""`starloom model`: the embedded planner's weights, what an unknown model can do, and settings that come from UFO."""
 
 import json
 import threading
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def model() -> None:
-    """Install and inspect the embedded planner model."""
+    """Install and inspect the embedded planner model, test others, import UFO's settings."""
 
 
 @model.command("list")
@@ -124,6 +124,33 @@ async def _try(profile: "ModelProfile", *, as_json: bool) -> int:
     if not usable and not as_json:
         click.echo("It gives no structured replies: it cannot plan or act for Starloom.")
     return 0 if usable else 5
+
+
+@model.command("import")
+@click.argument("file_", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@json_option
+def import_agents(file_: Path, as_json: bool) -> int:
+    """Print the settings that UFO's agents.yaml or Galaxy's agent.yaml FILE means; nothing is written.
+
+    No key is printed: each profile names the environment variable where its key belongs.
+    """
+    import yaml
+
+    from starloom.llm.agents_yaml import as_document, imported
+
+    try:
+        content = yaml.safe_load(file_.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{str(file_)!r} is not valid YAML.", path=str(file_)) from error
+    found = imported(content)
+    document = as_document(found.settings)
+    if as_json:
+        click.echo(json.dumps({"settings": document, "notes": found.notes}, ensure_ascii=False))
+        return 0
+    for note in found.notes:
+        click.echo(f"# {note}")
+    click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip())
+    return 0
 
 
 def sources_of(file_: Path | None = None, url: str | None = None) -> "list[Source]":
