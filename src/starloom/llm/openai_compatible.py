@@ -20,6 +20,7 @@ from starloom.llm.faults import FaultKind, ModelFault, advice, kind_of_status
 from starloom.llm.port import Message, Usage
 from starloom.llm.replies import Finish
 from starloom.llm.settings import PROVIDERS, ModelProfile, OutputMode
+from starloom.llm.tracing import Tracing
 from starloom.llm.vendors import check_extra, errors_of, opened_vendor
 
 if TYPE_CHECKING:
@@ -52,9 +53,10 @@ class ListedModel:
 class Connection:
     """Speaks to one profile's endpoint. Opened at the first request; whoever made it closes it."""
 
-    def __init__(self, profile: ModelProfile, key: SecretStr | None = None) -> None:
+    def __init__(self, profile: ModelProfile, key: SecretStr | None = None, tracing: Tracing | None = None) -> None:
         self.profile = profile
         self._key = key
+        self._tracing = tracing or Tracing()
         self._model: LibraryModel[Any] | None = None
         self._http: Any = None  # httpx2.AsyncClient
         provider = PROVIDERS.get(profile.provider)
@@ -77,19 +79,31 @@ class Connection:
         # The library's import is two seconds of work: not on the event loop.
         if self._model is None:
             self._model = await asyncio.to_thread(self._open)
+        with self._tracing.request(self.profile, self.base_url, messages, max_tokens=max_tokens) as traced:
+            response = await self._requested(self._model, messages, _parameters(schema, mode), max_tokens)
+            answer = self._answer(response)
+            traced.answered(answer.text, answer.model, answer.finish, answer.usage)
+        return answer
+
+    async def _requested(
+        self,
+        model: "LibraryModel[Any]",
+        messages: Sequence[Message],
+        parameters: "ModelRequestParameters",
+        max_tokens: int,
+    ) -> "ModelResponse":
+        """Send the request; what the libraries raise becomes our fault."""
         from pydantic_ai.exceptions import AgentRunError, UserError
 
-        history, parameters = _history(messages), _parameters(schema, mode)
         try:
             async with asyncio.timeout(self.profile.timeout_s):
-                response = await self._model.request(history, self._settings(max_tokens), parameters)
+                return await model.request(_history(messages), self._settings(max_tokens), parameters)
         except TimeoutError as error:
             raise self._fault(FaultKind.TIMED_OUT, f"nothing within {self.profile.timeout_s:g} s") from error
         except (AgentRunError, UserError, IndexError) as error:  # IndexError: `choices` is empty
             raise self._translated(error) from error
         except errors_of(self._kind) as error:
             raise self._fault(FaultKind.BAD_REQUEST, str(error)) from error
-        return self._answer(response)
 
     async def listed(self) -> list[ListedModel]:
         """Return the models that the endpoint lists.

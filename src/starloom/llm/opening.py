@@ -16,6 +16,7 @@ from starloom.llm.keys import find_key, read_keyring
 from starloom.llm.openai_compatible import Connection
 from starloom.llm.probe import Verdicts
 from starloom.llm.settings import EMBEDDED, ModelProfile, ModelSettings, Role
+from starloom.llm.tracing import tracing_of
 from starloom.llm.weight_install import is_installed
 from starloom.llm.weights import KNOWN_MODELS, default_directory
 
@@ -32,7 +33,7 @@ def open_model(
     """
     if profile.provider == EMBEDDED:
         raise UsageError("The embedded model only plans with typed tools; this role needs another model.")
-    return ProviderModel(Connection(profile, find_key(profile, environ, keyring_lookup)))
+    return ProviderModel(Connection(profile, find_key(profile, environ, keyring_lookup), tracing_of(environ)))
 
 
 def open_role(
