@@ -9,6 +9,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+_BOOT_TIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
 
 class Clock(Protocol):
     """The time, twice: for people (aware UTC) and for deadlines (monotonic seconds)."""
@@ -34,8 +36,8 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return the machine's monotonic seconds."""
-        return time.monotonic()
+        """Return the machine's monotonic seconds; where that can be had, they go on while it is suspended."""
+        return time.clock_gettime(_BOOT_TIME) if _BOOT_TIME is not None else time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         """Return after that many real seconds."""

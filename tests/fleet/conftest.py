@@ -44,6 +44,7 @@ class Bench:
         self.both = asyncio.Event()
         self.may_end = asyncio.Event()
         self.stopped: list[str] = []
+        self.cancelled = asyncio.Event()
         self.running = 0
         self.most_running = 0
 
@@ -74,6 +75,7 @@ class Bench:
                 await self.may_end.wait()
             except asyncio.CancelledError:
                 self.stopped.append(name)
+                self.cancelled.set()
                 raise
             finally:
                 self.running -= 1

@@ -41,7 +41,7 @@ def test_a_file_of_another_kind_or_of_a_newer_version_is_an_error(path):
         KnownDevices(path)
     path.unlink()
     newer = sqlite3.connect(path)
-    newer.execute("PRAGMA user_version = 2")
+    newer.execute("PRAGMA user_version = 3")
     newer.close()
     with pytest.raises(StoreError, match="newer"):
         KnownDevices(path)
@@ -82,3 +82,19 @@ def test_a_full_disk_does_not_stop_the_fleet(path, caplog):
     known.close()
     known.remember(FIELD)
     assert "could not be written" in caplog.text
+
+
+def test_a_file_of_the_first_version_is_taken_over(path):
+    path.parent.mkdir()
+    old = sqlite3.connect(path, isolation_level=None)
+    old.execute(
+        "CREATE TABLE device (device_id TEXT PRIMARY KEY, platform TEXT NOT NULL, device_type TEXT NOT NULL, "
+        "display_name TEXT, groups TEXT NOT NULL, tags TEXT NOT NULL, last_seen TEXT) STRICT, WITHOUT ROWID"
+    )
+    old.execute("INSERT INTO device VALUES ('field', 'linux', 'macos', 'Field', '[\"office\"]', '[]', NULL)")
+    old.execute("PRAGMA user_version = 1")
+    old.close()
+    for _ in range(2):
+        known = KnownDevices(path)
+        assert known.all() == (KnownDevice("field", "linux", "macos", "Field", ("office",)),)
+        known.close()

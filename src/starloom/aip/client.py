@@ -8,6 +8,7 @@ The roles' own halves are `aip.device` and `aip.constellation`. Sans I/O.
 Source: wire specification, sections 5.1 to 5.4.
 """
 
+from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, TypeAlias, TypeVar
@@ -75,6 +76,9 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
         ledger: of the session to resume, or a fresh one.
         heartbeat_s: how often to send a HEARTBEAT unless the server asks otherwise.
         registration_timeout_s: how long the server's answer may take.
+
+    Attributes:
+        heard_us_at: the server has heard from us at this time or later, which its answer proves; None: not yet.
     """
 
     def __init__(
@@ -98,6 +102,8 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
         self._metadata = dict(metadata or {})
         self._offer = offer
         self._candidate = ledger
+        self.heard_us_at: float | None = None
+        self._asked_at: deque[float] = deque()
         self._heartbeat_s = heartbeat_s
         self._registration_timeout_s = registration_timeout_s
 
@@ -111,6 +117,7 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
         )
         self._put(message.to_json())
         self.state = ClientState.REGISTERING
+        self._asked_at.append(now)
         self._deadlines["registration"] = now + self._registration_timeout_s
 
     def receive(self, frame: Frame, now: float) -> list[OwnEventT | ClientEvent]:
@@ -131,6 +138,8 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
         note = self._read_note(message)
         if note is None:
             return []
+        if message.type is ServerMessageType.HEARTBEAT and message.session_id is None and not note.quiet:
+            self._heard_us()
         if note.probe is not None:
             self._send(self._heartbeat(), Note(alive=note.probe, quiet=True))
         events = self._noted(note)
@@ -145,6 +154,7 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
             text = message.error or "the server gave no reason"
             return self._refused(text, NORMAL if refusal else PROTOCOL_ERROR)
         self.state = ClientState.OPEN
+        self._heard_us()
         self._deadlines.pop("registration", None)
         theirs = read_offer({EXTENSION: message.x_starloom}) if message.x_starloom is not None else None
         self.extended = self._offer is not None and theirs is not None
@@ -155,6 +165,11 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
         self._deadlines["silence"] = now + 3 * self._heartbeat_s
         resumed = self._take_up(theirs)
         return [Accepted(theirs, resumed)]
+
+    def _heard_us(self) -> None:
+        """Note that the server has answered our oldest question."""
+        if self._asked_at:
+            self.heard_us_at = self._asked_at.popleft()
 
     def _take_up(self, theirs: Offer | None) -> bool:
         """Begin or go on with the numbered session, when that was agreed."""
@@ -178,6 +193,7 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
             return self._refused("the server did not answer the registration in time", POLICY)
         if name == "heartbeat":
             self._deadlines["heartbeat"] = now + self._heartbeat_s
+            self._asked_at.append(now)
             self._send(self._heartbeat(periodic=True))
         elif name == "silence":
             self.close(POLICY, "no sign of life from the server in time")

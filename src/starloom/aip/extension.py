@@ -13,6 +13,7 @@ even a frame that went astray could not be refused for it.
     presence     tell a constellation that its device left or came back
     errors       name the code and the id of what failed in ERROR frames
     attempts     keep a record of attempts on disk: one that is repeated by its id is answered, not acted on again
+    leases       act only while the server's lease lasts; it is renewed by heartbeats, and nobody else gets the place
     files        send images of results in binary frames, with checksums (aip.files)
 
 Source: wire specification, section 14.
@@ -38,6 +39,7 @@ class Capability(StrEnum):
     PRESENCE = "presence"
     ERRORS = "errors"
     ATTEMPTS = "attempts"
+    LEASES = "leases"
     FILES = "files"
 
 
@@ -55,6 +57,8 @@ class Offer(WireModel):
         received: the highest frame number of the other end that this end has processed.
         resumed: server only: the session of the client's token goes on.
         credential: server only: the device's own token, in place of the invitation it came with.
+        instance: device only: names its record of attempts, which one process at a time can hold.
+        lease_s: server only: how long the device may act after it last showed that it lives.
         heartbeat_s: server only: how often the client should send a HEARTBEAT.
     """
 
@@ -66,6 +70,8 @@ class Offer(WireModel):
     received: int | None = Field(default=None, ge=0)
     resumed: bool | None = None
     credential: str | None = Field(default=None, max_length=512, repr=False)
+    instance: str | None = Field(default=None, max_length=64)
+    lease_s: float | None = Field(default=None, gt=0)
     heartbeat_s: float | None = Field(default=None, gt=0)
 
     def to_wire(self) -> dict[str, Any]:

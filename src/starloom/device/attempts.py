@@ -13,6 +13,7 @@ Standard library only: a device starts without a model, MCP or web library. Sour
 
 import asyncio
 import json
+import secrets
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ Json: TypeAlias = Any  # a JSON value
 T = TypeVar("T")
 
 _SCHEMA_VERSION = 1
+_INSTANCE = "CREATE TABLE IF NOT EXISTS instance (name TEXT NOT NULL)"
 
 _TABLE = """CREATE TABLE IF NOT EXISTS attempts (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -74,10 +76,15 @@ class Unreported:
 
 
 class AttemptJournal:
-    """Attempts in one file that one process owns. Made by `open`; calls take effect in the order they are made."""
+    """Attempts in one file that one process owns. Made by `open`; calls take effect in the order they are made.
+
+    Attributes:
+        instance: the file's own name; two processes that say it at the same time are impossible.
+    """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
+        self.instance: str = connection.execute("SELECT name FROM instance").fetchone()[0]
         self._connection = connection
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attempt-journal")
         self._closed = False
@@ -160,6 +167,10 @@ def _opened(path: Path, keep: int) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(_TABLE)
+        connection.execute(_INSTANCE)
+        connection.execute(
+            "INSERT INTO instance SELECT ? WHERE NOT EXISTS (SELECT 1 FROM instance)", (secrets.token_hex(16),)
+        )
         connection.execute("UPDATE attempts SET state = 'interrupted' WHERE state = 'started'")
         connection.execute(
             "DELETE FROM attempts WHERE acknowledged = 1 AND number <= (SELECT max(number) FROM attempts) - ?", (keep,)

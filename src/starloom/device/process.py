@@ -6,6 +6,7 @@ the link: their results wait for the next one, and a server that resumes the ses
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from starloom.tools.router import ToolRouter
 
 logger = logging.getLogger(__name__)
 
+LEASE_OVER = "This device's lease was over when the command came; nothing was done."
 OFFERED = (Capability.CANCEL, Capability.RESUME, Capability.PARALLEL, Capability.PROGRESS)
 
 
@@ -96,6 +98,7 @@ async def run_device(
     gave_up: DeviceError | None = None
     async with asyncio.TaskGroup() as group:
         device = _Device(router, identity, clock, group, on_status or _ignore, settings, attempts, on_credential)
+        watch = group.create_task(device.watch_lease())
         while gave_up is None:
             accepted, detail = await device.connect_once(connect)
             if accepted:
@@ -107,6 +110,7 @@ async def run_device(
                     device_id=identity.device_id,
                 )
                 device.stop()
+                watch.cancel()
                 continue
             device.report(DeviceStatusReport(DeviceState.WAITING, detail, delay_s))
             await clock.sleep(delay_s)
@@ -147,6 +151,8 @@ class _Device:
         self._accepted = False
         self._refusal = ""
         self._sessions = 0
+        self._lease_s: float | None = None  # None: nobody waits for our end, so we may act as long as we like
+        self._leased = asyncio.Event()
         self._runner = CommandRunner(
             router,
             group,
@@ -170,6 +176,27 @@ class _Device:
         ended = await self._link.run()
         return self._accepted, self._refusal or ended.message
 
+    async def watch_lease(self) -> None:
+        """Stop all work when a lease is over that nobody renewed: from then on another process may have our place."""
+        while True:
+            await self._leased.wait()
+            left_s = self._lease_left_s()
+            if left_s > 0:
+                look_s = (self._lease_s or math.inf) / 20  # a sleep does not count the time a machine is suspended
+                await self._clock.sleep(min(left_s, look_s))
+                continue
+            self._leased.clear()
+            if len(self._runner):
+                logger.warning("The hub was not heard for too long; what was running is stopped.")
+            self._runner.stop_all()
+
+    def _lease_left_s(self) -> float:
+        """Return how long we may act; a tenth less than the hub allows, for tools that take a moment to stop."""
+        if self._lease_s is None:
+            return math.inf
+        heard_us_at = self._protocol.heard_us_at if self._protocol is not None else None
+        return (heard_us_at or 0.0) + 0.9 * self._lease_s - self._clock.monotonic()
+
     def stop(self) -> None:
         """End what still runs; the process gives up."""
         self._sessions += 1
@@ -181,6 +208,7 @@ class _Device:
             caps=self._capabilities(),
             device_type=identity.device_type,
             max_in_flight=settings.max_in_flight,
+            instance=self._attempts.instance if self._attempts is not None else None,
             token=self._token,
             received=self._ledger.received if self._token is not None else None,
         )
@@ -202,7 +230,7 @@ class _Device:
     def _capabilities(self) -> tuple[str, ...]:
         offered = [*OFFERED]
         if self._attempts is not None:
-            offered.append(Capability.ATTEMPTS)
+            offered += (Capability.ATTEMPTS, Capability.LEASES)
         if self._settings.binary_images:
             offered.append(Capability.FILES)
         return tuple(capability.value for capability in offered)
@@ -215,8 +243,7 @@ class _Device:
                 self._refusal = f"The server refused the registration: {text}"
                 self.report(DeviceStatusReport(DeviceState.REFUSED, text))
             case CommandAsked():
-                self._runner.start(event, partial(self._answer, self._sessions))
-                self._report_work()
+                self._start(event)
             case CommandCancelAsked(response_id):
                 self._runner.cancel(response_id)
             case AttemptsSettled(attempt_ids):
@@ -232,6 +259,12 @@ class _Device:
         """Go on with the session, or begin a new one: then nobody waits for what the old one was doing."""
         self._accepted = True
         self._protocol, self._next = self._next, None
+        leased = self._protocol is not None and self._protocol.can(Capability.LEASES) and accepted.offer is not None
+        self._lease_s = accepted.offer.lease_s if leased and accepted.offer is not None else None
+        if self._lease_s is not None:
+            self._leased.set()
+        else:
+            self._leased.clear()
         if accepted.offer is not None and accepted.offer.credential is not None and self._on_credential is not None:
             self._on_credential(accepted.offer.credential)
         if not accepted.resumed:
@@ -239,6 +272,14 @@ class _Device:
             self._runner.drop()
             self._ledger = (self._protocol.ledger if self._protocol is not None else None) or Ledger()
             self._token = accepted.offer.token if accepted.offer is not None else None
+        self._report_work()
+
+    def _start(self, command: CommandAsked) -> None:
+        answer = partial(self._answer, self._sessions)
+        if self._lease_left_s() > 0:
+            self._runner.start(command, answer)
+        else:
+            self._runner.refuse(command, answer, LEASE_OVER)
         self._report_work()
 
     def _answer(self, session: int, command: CommandAsked, results: list[Result]) -> None:

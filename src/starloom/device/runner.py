@@ -97,6 +97,15 @@ class CommandRunner:
             if not (batch.command.once and self._attempts is not None):
                 batch.stop()
 
+    def stop_all(self) -> None:
+        """Stop everything, recorded attempts too: nothing may act any more."""
+        for batch in list(self._batches.values()):
+            batch.stop()
+
+    def refuse(self, command: CommandAsked, answer: Answer, why: str) -> None:
+        """Answer a command that is not begun."""
+        answer(command, [_failure(action, why) for action in command.actions])
+
     async def _run(self, key: str, batch: _Batch) -> None:
         results: list[Result] = []
         batch.started = True

@@ -21,7 +21,7 @@ from starloom.fleet.credentials import CredentialStore
 from starloom.fleet.principals import Principal
 from starloom.fleet.records import DeviceStatus
 from starloom.fleet.registry import Registry
-from starloom.fleet.seat import Order, Seat, WireSession
+from starloom.fleet.seat import Lease, Order, Seat, WireSession
 from starloom.fleet.sessions import Sessions
 from starloom.fleet.settings import FleetSettings
 from starloom.fleet.toolbox import list_tools_command, tools_in, upstream_agent
@@ -69,6 +69,8 @@ class Arrivals:
         if refusal is None and not await self._is_free(visit, asked):
             text = f"client_id '{asked.client_id}' is already registered; duplicate registrations are not allowed"
             refusal = Refusal(text, "duplicate")
+        if refusal is None and visit.client_type is ClientType.DEVICE:
+            refusal = self._held(asked)
         if visit.over.is_set():
             return  # it left while we probed; the older connection stays
         credential = None
@@ -114,6 +116,20 @@ class Arrivals:
         if await old.probe(fresh_s=self._settings.fresh_s):
             return False
         return self.visits.get(asked.client_id) in (None, old)  # else someone was faster while we waited
+
+    def _held(self, asked: RegistrationAsked) -> Refusal | None:
+        """Return why the place is not free yet: a process that was lost may still act, until its lease is over."""
+        seat = self._registry.find(asked.client_id)
+        if seat is None or _is_resumed(seat, asked.offer):
+            return None
+        old = self.visits.get(asked.client_id)
+        if old is not None and seat.connection is old:
+            seat.lease.until = old.protocol.last_heard + self._settings.lease_s
+        now = self._clock.monotonic()
+        if seat.lease.allows(asked.offer.instance if asked.offer is not None else None, now):
+            return None
+        left_s = seat.lease.until - now
+        return Refusal(f"Another process was {asked.client_id!r} and may act for {left_s:.0f} s more", "leased")
 
     def _replace(self, client_id: str) -> None:
         """Close the older connection of an id; its session waits for the newcomer, which comes in at once."""
@@ -162,6 +178,8 @@ class Arrivals:
             capabilities=frozenset(capability.value for capability in visit.protocol.agreed),
             max_in_flight=min(wished, self._settings.max_in_flight) if parallel else 1,
         )
+        leased = asked.offer is not None and visit.protocol.can(Capability.LEASES)
+        seat.lease = Lease(asked.offer.instance if leased and asked.offer is not None else None)
         seat.occupy(visit, session)
         if resumed and seat.record.tools:
             seat.open()
@@ -176,6 +194,7 @@ class Arrivals:
             received=session.ledger.received,
             resumed=resumed,
             credential=credential,
+            lease_s=self._settings.lease_s,
             heartbeat_s=self._settings.heartbeat_s,
         )
         visit.protocol.accept(self._clock.monotonic(), offer=offer, ledger=session.ledger, book=session.book)
@@ -212,6 +231,10 @@ class Arrivals:
             return None
         may_return = visit.protocol.can(Capability.RESUME) and ended.code != NORMAL and not self.closing.is_set()
         may_return = may_return and self._settings.resume_window_s > 0
+        if ended.code == NORMAL and not visit.sent_away and not seat.has_work:
+            seat.lease = Lease()
+        else:
+            seat.lease.until = visit.protocol.last_heard + self._settings.lease_s
         seat.update(last_seen=self._clock.now())
         seat.leave(visit, may_return=may_return)
         self._tell_presence(visit.client_id, online=False)

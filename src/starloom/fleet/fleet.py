@@ -22,7 +22,7 @@ from starloom.fleet.principals import Principal
 from starloom.fleet.pushed import PushedTasks
 from starloom.fleet.records import DeviceRecord
 from starloom.fleet.registry import Registry
-from starloom.fleet.seat import Order
+from starloom.fleet.seat import Lease, Order
 from starloom.fleet.sessions import Sessions
 from starloom.fleet.settings import FleetSettings
 from starloom.fleet.tasks import TaskHandler, safe_task_name
@@ -60,7 +60,7 @@ class Fleet:
         self.settings = settings or FleetSettings()
         self.pushed = PushedTasks()
         self._visits: dict[str, Visit] = {}
-        self._registry = Registry(self.settings, observe, known)
+        self._registry = Registry(self.settings, observe, known, now=clock.monotonic())
         self.outposts = Outposts(self._registry, clock=clock, settings=self.settings)
         self._sessions = Sessions(
             tasks, visit_of=self._visits.get, pushed=self.pushed, limit=self.settings.max_sessions_per_client
@@ -104,6 +104,12 @@ class Fleet:
             seat.update(groups=tuple(sorted(set(groups))))
         self._registry.remember(seat)
         return seat.record
+
+    def release(self, device_id: str) -> None:
+        """Free a device's place for any process; only for one who knows that the last process has ended."""
+        seat = self._registry.find(device_id)
+        if seat is not None:
+            seat.lease = Lease()
 
     def client_ids(self) -> tuple[str, ...]:
         """Return the ids of all registered clients, devices and constellation clients mixed as upstream does."""
@@ -222,6 +228,7 @@ class Fleet:
         """Close a client's connection and wait for its end; nothing happens when it is not connected."""
         visit = self._visits.get(client_id)
         if visit is not None:
+            visit.sent_away = True
             visit.protocol.close(code, reason)
             visit.flush()
             await visit.over.wait()
@@ -230,6 +237,7 @@ class Fleet:
         """Close every connection that is this client's by registration or by its token; for a revoked credential."""
         visits = [visit for visit in self._serving if client_id in (visit.client_id, visit.principal.client_id)]
         for visit in visits:
+            visit.sent_away = True
             visit.protocol.close(NORMAL, reason)
             visit.flush()
         for visit in visits:

@@ -16,26 +16,32 @@ from starloom.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE device (
     device_id TEXT PRIMARY KEY, platform TEXT NOT NULL, device_type TEXT NOT NULL, display_name TEXT,
-    groups TEXT NOT NULL, tags TEXT NOT NULL, last_seen TEXT
+    groups TEXT NOT NULL, tags TEXT NOT NULL, last_seen TEXT, holder TEXT
 ) STRICT, WITHOUT ROWID
 """
 _ALL = """
-SELECT device_id, platform, device_type, display_name, groups, tags, last_seen FROM device
+SELECT device_id, platform, device_type, display_name, groups, tags, last_seen, holder FROM device
 ORDER BY last_seen, device_id
 """
 _PUT = """
-INSERT OR REPLACE INTO device (device_id, platform, device_type, display_name, groups, tags, last_seen)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO device (device_id, platform, device_type, display_name, groups, tags, last_seen, holder)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
 @dataclass(frozen=True, slots=True)
 class KnownDevice:
-    """What is remembered of a device. `groups`: given by people; `tags`: told by the device."""
+    """What is remembered of a device.
+
+    Attributes:
+        groups: given by people.
+        tags: told by the device.
+        holder: the process that may still act as it, by the name of its record of attempts; None: there is none.
+    """
 
     device_id: str
     platform: str
@@ -44,6 +50,7 @@ class KnownDevice:
     groups: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     last_seen: datetime | None = None
+    holder: str | None = None
 
 
 class KnownDevices:
@@ -74,7 +81,7 @@ class KnownDevices:
         """Write what is known of a device over what was known; a failure is logged, since the fleet goes on."""
         seen = device.last_seen.isoformat() if device.last_seen is not None else None
         words = json.dumps(device.groups), json.dumps(device.tags)
-        row = (device.device_id, device.platform, device.device_type, device.display_name, *words, seen)
+        row = (device.device_id, device.platform, device.device_type, device.display_name, *words, seen, device.holder)
         self._write(_PUT, row)
 
     def forget(self, device_id: str) -> None:
@@ -92,6 +99,9 @@ class KnownDevices:
         if version == 0:
             self._file.execute(_SCHEMA)
             self._file.execute(f"PRAGMA user_version = {_VERSION}")
+        elif version == 1:
+            self._file.execute("ALTER TABLE device ADD COLUMN holder TEXT")
+            self._file.execute(f"PRAGMA user_version = {_VERSION}")
         elif version != _VERSION:
             self._file.close()
             raise StoreError(
@@ -106,8 +116,8 @@ class KnownDevices:
             logger.warning("A device could not be written to %r: %s.", str(self._path), error)
 
 
-def _device(row: tuple[str, str, str, str | None, str, str, str | None]) -> KnownDevice:
-    device_id, platform, device_type, display_name, groups, tags, seen = row
+def _device(row: tuple[str, str, str, str | None, str, str, str | None, str | None]) -> KnownDevice:
+    device_id, platform, device_type, display_name, groups, tags, seen, holder = row
     return KnownDevice(
         device_id=device_id,
         platform=platform,
@@ -116,4 +126,5 @@ def _device(row: tuple[str, str, str, str | None, str, str, str | None]) -> Know
         groups=tuple(json.loads(groups)),
         tags=tuple(json.loads(tags)),
         last_seen=datetime.fromisoformat(seen) if seen is not None else None,
+        holder=holder,
     )

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from starloom.fleet.errors import UnknownDevice
 from starloom.fleet.known import KnownDevice, KnownDevices
 from starloom.fleet.records import DeviceRecord, DeviceStatus
-from starloom.fleet.seat import Seat
+from starloom.fleet.seat import Lease, Seat
 from starloom.fleet.settings import FleetSettings
 from starloom.journal.events import DeviceConnected, DeviceDisconnected, DeviceStatusChanged, Event
 
@@ -17,11 +17,17 @@ class Registry:
     Args:
         settings: limits and times of the seats.
         observe: takes the journal's device events; synchronous, must not block.
+        now: the clock's monotonic seconds: from now on a process of an earlier life has one lease's time.
         known: the devices of earlier lives, and where those of this life are remembered.
     """
 
     def __init__(
-        self, settings: FleetSettings, observe: Callable[[Event], None] | None, known: KnownDevices | None = None
+        self,
+        settings: FleetSettings,
+        observe: Callable[[Event], None] | None,
+        known: KnownDevices | None = None,
+        *,
+        now: float = 0.0,
     ) -> None:
         self._settings = settings
         self._observe = observe
@@ -30,7 +36,9 @@ class Registry:
         self._statuses: dict[str, DeviceStatus] = {}
         self._watchers: set[asyncio.Event] = set()
         for device in known.all() if known is not None else ():
-            self.add(device.device_id, device.platform, device.device_type).update(
+            seat = self.add(device.device_id, device.platform, device.device_type)
+            seat.lease = Lease(device.holder, now + settings.lease_s)
+            seat.update(
                 display_name=device.display_name, groups=device.groups, tags=device.tags, last_seen=device.last_seen
             )
 
@@ -93,6 +101,7 @@ class Registry:
                 groups=record.groups,
                 tags=record.tags,
                 last_seen=record.last_seen,
+                holder=seat.lease.holder,
             )
         )
 

@@ -6,6 +6,7 @@ keeps the device busy until the late answer is in (D6, D8, D21).
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,21 @@ class WireSession:
     book: CommandBook = field(default_factory=CommandBook)
 
 
+@dataclass(slots=True)
+class Lease:
+    """Who may act as this device: a process known by its record of attempts, until a moment when it has surely stopped.
+
+    holder ── is lost ──▶ until = last heard + lease ──▶ over        holder ── says goodbye with nothing to do ──▶ over
+    """
+
+    holder: str | None = None
+    until: float = math.inf
+
+    def allows(self, instance: str | None, now: float) -> bool:
+        """Tell whether a process may take the place; the holder and its heirs by the same record always may."""
+        return self.holder is None or instance == self.holder or now >= self.until
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """What a COMMAND says besides its commands. `timeout_s` limits the whole answer."""
@@ -74,6 +90,7 @@ class Seat:
         self.session: WireSession | None = None
         self.awaited = False  # lost, but its session may still be resumed
         self.returned = asyncio.Event()
+        self.lease = Lease()
         self._cancel_grace_s = cancel_grace_s
         self._late_answer_s = late_answer_s
         self._is_open = False
@@ -86,6 +103,11 @@ class Seat:
     def device_id(self) -> str:
         """Return the device's id."""
         return self.record.device_id
+
+    @property
+    def has_work(self) -> bool:
+        """Tell whether a command is out that the device has not answered."""
+        return bool(self._answers)
 
     # Its states
 

@@ -1,6 +1,6 @@
 """The fleet's own settings: limits and times. Nested into the one settings file by the composition root."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class FleetSettings(BaseModel):
@@ -16,6 +16,8 @@ class FleetSettings(BaseModel):
         cancel_grace_s: how long a cancelled call waits for the device to say that it stopped.
         late_answer_s: how long a device that cannot be told to stop stays busy with an abandoned command.
         resume_window_s: how long a lost device may take to come back before its commands are given up.
+        lease_s: how long a device may act after it last showed that it lives; as long, after it was lost, nobody but
+            the same process, or the next one with its record of attempts, gets its place.
         list_tools_timeout_s: how long a new device may take to list its tools.
         outpost_heartbeat_s: how often we speak to an upstream server.
         outpost_poll_s: how often we ask it whether its device is still there.
@@ -42,6 +44,7 @@ class FleetSettings(BaseModel):
     cancel_grace_s: float = Field(default=12.0, gt=0)
     late_answer_s: float = Field(default=300.0, gt=0)
     resume_window_s: float = Field(default=30.0, ge=0)
+    lease_s: float = Field(default=300.0, gt=0)
     list_tools_timeout_s: float = Field(default=60.0, gt=0)
     outpost_heartbeat_s: float = Field(default=30.0, gt=0)
     outpost_poll_s: float = Field(default=60.0, gt=0)
@@ -54,3 +57,9 @@ class FleetSettings(BaseModel):
     max_message_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)
     frames_per_second: float = Field(default=500.0, gt=0)
     unscoped_constellations: bool = False
+
+    @model_validator(mode="after")
+    def _a_lease_outlives_missed_heartbeats(self) -> "FleetSettings":
+        if self.lease_s < 3 * self.heartbeat_s:
+            raise ValueError("lease_s must be at least three times heartbeat_s, or devices stop between two heartbeats")
+        return self

@@ -85,6 +85,7 @@ class Visit:
         settings = host.settings
         self._host = host
         self.principal = principal
+        self.sent_away = False  # we closed it; the process at the other end lives on
         self.scope: str | None = None  # the device a constellation client is for; None: all
         self.protocol = ServerProtocol(
             WireStamps(host.clock),

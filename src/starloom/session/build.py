@@ -94,6 +94,7 @@ async def galaxy_here(
         tasks = await stack.enter_async_context(background())
         identity = identity_of_this_machine(settings.hub.device_name)
         router = ToolRouter(builtin_toolsets(Workspace(workspace)), unlisted=(effects_toolset(workspace),))
+        fleet.release(identity.device_id)  # its last process had this data folder, which is ours alone
         connect = local_connector(fleet, tasks, identity.device_id)
         device = run_device(connect, router, identity, clock=clock, attempts=attempts)
         tasks.create_task(device, name="local device")
