@@ -7,12 +7,12 @@ import pytest
 from pydantic import BaseModel
 
 from starloom.clock import ManualClock
-from starloom.llm.budgets import Allowance, BudgetedModel, Budgets, Ledger, Limits, Spent, estimated_tokens
+from starloom.llm.budgets import Allowance, BudgetedModel, Budgets, Ledger, Limits, Spent
 from starloom.llm.faults import FaultKind, ModelFault
-from starloom.llm.opening import open_model
-from starloom.llm.port import Image, Message, Reply, Usage
+from starloom.llm.opening import open_model, open_role
+from starloom.llm.port import Image, Message, Reply, Usage, estimated_tokens
 from starloom.llm.scripted import Said, ScriptedServer
-from starloom.llm.settings import parse_model
+from starloom.llm.settings import ModelSettings, Role, parse_model
 
 DAY = date(2026, 1, 1)
 ASK = [Message("user", "hello there")]
@@ -114,7 +114,7 @@ async def test_repair_turn_that_would_break_the_budget_is_not_made_and_what_was_
     with ScriptedServer([Said("no JSON at all", prompt_tokens=200, completion_tokens=100)]) as server:
         model = open_model(parse_model(server.model_form), {}, lambda _: None)
         ledger = Ledger(Budgets(run=Limits(tokens=500)))
-        allowance = Allowance(ledger, ManualClock(), run="r1", told=hear)
+        allowance = Allowance(ledger, ManualClock(), run="r1", told_of_waste=hear)
         with pytest.raises(ModelFault) as caught:
             await BudgetedModel(model, allowance).complete(ASK, Word, max_tokens=200)
         await model.close()
@@ -130,3 +130,25 @@ def test_a_run_s_past_is_taken_up_once() -> None:
     assert not ledger.take_up("r1")
     ledger.add(Usage(1, 1), run="r2", task="", day=DAY)
     assert not ledger.take_up("r2")
+
+
+async def test_a_model_that_was_passed_over_counts_and_the_next_is_asked_only_when_it_fits() -> None:
+    useless = [Said("no JSON at all", prompt_tokens=200, completion_tokens=100)]
+    for tokens, asked in ((2_000, 1), (600, 0)):
+        with ScriptedServer(useless) as first, ScriptedServer([{"word": "hi"}]) as second:
+            settings = ModelSettings(
+                profiles={"one": parse_model(first.model_form).model_copy(update={"repair_turns": 0})},
+                default="one",
+                roles={Role.BACKUP: second.model_form},
+            )
+            model = open_role(settings, Role.APP, {}, ManualClock(), keyring_lookup=lambda _: None)
+            ledger = Ledger(Budgets(run=Limits(tokens=tokens)))
+            asking = BudgetedModel(model, Allowance(ledger, ManualClock(), run="r1"))
+            if asked:
+                await asking.complete(ASK, Word, max_tokens=300)
+            else:
+                with pytest.raises(ModelFault, match="may use 600"):
+                    await asking.complete(ASK, Word, max_tokens=300)
+            await model.close()
+        assert (len(first.requests), len(second.requests)) == (1, asked)
+        assert ledger.spent("run", "r1").tokens == 300 + 15 * asked

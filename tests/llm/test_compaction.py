@@ -1,8 +1,7 @@
 """Compaction leaves out the oldest first, never silently, and never the instructions or the question."""
 
-from starloom.llm.budgets import estimated_tokens
 from starloom.llm.compaction import compacted
-from starloom.llm.port import Image, Message
+from starloom.llm.port import Image, Message, estimated_tokens
 
 SYSTEM = Message("system", "You act.")
 LAST = Message("user", "Now?", (Image(b"now"),))

@@ -5,8 +5,8 @@ import sys
 
 HEAVY = ("pydantic_ai", "openai", "httpx", "httpx2", "xllamacpp", "keyring", "genai_prices", "mcp", "starlette")
 MODULES = (
-    "agents_yaml budgets completion embedded fallback faults fitting keys opening openai_compatible port prices probe "
-    "replies scripted settings tracing vendors weight_install weight_sources weights"
+    "agents_yaml budgets completion embedded fallback faults fitting keys opening openai_compatible metering port "
+    "prices probe replies scripted settings tracing vendors weight_install weight_sources weights"
 )
 
 

@@ -73,6 +73,15 @@ async def test_a_restart_remembers_what_the_day_has_used(tmp_path: Path) -> None
     assert "the day may use 50000 tokens, has used 49950" in (second.error or "")
 
 
+async def test_what_gave_no_reply_is_journalled_for_its_task(tmp_path: Path) -> None:
+    with ScriptedServer([GOAL_PLAN, "I would rather talk about the weather."]) as server:
+        async with hub(tmp_path, server, Budgets()) as galaxy:
+            _, costs = await ended(galaxy, "Look around")
+        tokens = 15 * len(server.requests)
+    assert ("shell", "g") in [(cost.role, cost.task_id) for cost in costs]
+    assert sum(cost.input_tokens + cost.output_tokens for cost in costs) == tokens
+
+
 def test_a_run_s_past_counts_once_for_its_task_and_its_own_days() -> None:
     at = datetime(2026, 1, 1, 23, tzinfo=UTC)
     run = RunId("r1")

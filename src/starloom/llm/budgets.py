@@ -6,14 +6,12 @@ A budget in dollars cannot be kept with a model whose price is unknown, so such 
     ask ─▶ admitted? ── no ──▶ ModelFault out_of_budget; nothing was sent
               │ what the call may need is held, so that calls side by side cannot break a budget together
               ▼
-            call ─▶ (repair turns: admitted one by one) ─▶ held is given back, what was used is counted and told
+            call ─▶ (each further request of it: admitted) ─▶ held is given back, what was used is counted and told
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date
 from typing import TypeAlias, TypeVar
@@ -22,15 +20,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from starloom.clock import Clock
 from starloom.llm.faults import FaultKind, ModelFault
-from starloom.llm.port import Generated, GrammarModel, Message, Model, Reply, Usage
+from starloom.llm.metering import Meter, metered
+from starloom.llm.port import Generated, GrammarModel, Message, Model, Reply, Usage, estimated_tokens
 
 T = TypeVar("T", bound=BaseModel)
 
 Told: TypeAlias = Callable[[str, Usage], Awaitable[None]]
 """Hears of each call that was made: the model's name and what it used."""
-
-_BYTES_A_TOKEN = 3  # cautious: most Latin texts have four, a Chinese character has three
-_TOKENS_AN_IMAGE = 1500
 
 
 class Limits(BaseModel):
@@ -137,14 +133,24 @@ def _keys(run: str, task: str, day: date) -> tuple[tuple[str, str], ...]:
 
 
 class Allowance:
-    """What one run and task may still use. `told` hears of each call."""
+    """What one run and task may still use. `told` hears of each reply, `told_of_waste` of what gave none."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, *, run: str, task: str = "", told: Told | None = None) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        *,
+        run: str,
+        task: str = "",
+        told: Told | None = None,
+        told_of_waste: Told | None = None,
+    ) -> None:
         self._ledger = ledger
         self._clock = clock
         self._run = run
         self._task = task
         self._told = told
+        self._told_of_waste = told_of_waste
 
     @property
     def today(self) -> date:
@@ -173,19 +179,11 @@ class Allowance:
         if self._told is not None:
             await self._told(model, usage)
 
-
-_AGAIN: ContextVar[Callable[[str, int], None] | None] = ContextVar("_AGAIN", default=None)
-
-
-def admit_again(model: str, used: Usage, messages: list[Message], schema: type[BaseModel], max_tokens: int) -> None:
-    """Ask for a repair turn within a call; nothing to ask when the call has no allowance. Called by `completion`.
-
-    Raises:
-        ModelFault: a budget would be broken.
-    """
-    admit = _AGAIN.get()
-    if admit is not None:
-        admit(model, used.input_tokens + used.output_tokens + estimated_tokens(messages, schema) + max_tokens)
+    async def count_wasted(self, model: str, usage: Usage, day: date) -> None:
+        """Count what a model used without giving a reply, and tell of it."""
+        self._ledger.add(usage, run=self._run, task=self._task, day=day)
+        if self._told_of_waste is not None:
+            await self._told_of_waste(model, usage)
 
 
 class BudgetedModel:
@@ -209,18 +207,14 @@ class BudgetedModel:
         allowance, day = self._allowance, self._allowance.today
         needed = estimated_tokens(messages, schema) + max_tokens
         allowance.admit(self.name, needed, day)
-        token = _AGAIN.set(None)
+        # What a further request needs includes what the call holds already, so only the rest is asked for.
+        meter = Meter(lambda model, tokens: allowance.admit(model, max(0, tokens - needed), day))
         try:
-            with allowance.holding(needed, day):
-                # A repair turn's need includes what its call holds already, so only the rest is asked for.
-                _AGAIN.set(lambda model, tokens: allowance.admit(model, max(0, tokens - needed), day))
+            with allowance.holding(needed, day), metered(meter):
                 reply = await self._model.complete(messages, schema, max_tokens=max_tokens)
-        except ModelFault as fault:
-            if fault.usage is not None:
-                await allowance.count(fault.model, fault.usage, day)
-            raise
         finally:
-            _AGAIN.reset(token)
+            for model, usage in meter.wasted:
+                await allowance.count_wasted(model, usage, day)
         await allowance.count(reply.model, reply.usage, day)
         return reply
 
@@ -250,11 +244,3 @@ class BudgetedGrammarModel:
             generated = await self._model.generate(messages, grammar, max_tokens=max_tokens)
         await allowance.count(generated.model, generated.usage, day)
         return generated
-
-
-def estimated_tokens(messages: list[Message], schema: type[BaseModel] | None = None) -> int:
-    """Return a cautious estimate of what the turns, and the schema sent with them, will be counted as."""
-    size = sum(len(message.text.encode()) for message in messages)
-    size += len(json.dumps(schema.model_json_schema())) if schema is not None else 0
-    images = sum(len(message.images) for message in messages)
-    return size // _BYTES_A_TOKEN + images * _TOKENS_AN_IMAGE + 4 * len(messages)

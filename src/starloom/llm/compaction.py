@@ -7,8 +7,7 @@ of older turns, then older turns from the front.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from starloom.llm.budgets import estimated_tokens
-from starloom.llm.port import Message
+from starloom.llm.port import Message, estimated_tokens
 
 
 def compacted(messages: Sequence[Message], room_tokens: int) -> tuple[list[Message], str]:

@@ -15,12 +15,12 @@ from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from starloom.llm.budgets import admit_again
 from starloom.llm.compaction import compacted
 from starloom.llm.faults import FaultKind, ModelFault, advice
 from starloom.llm.fitting import Fitted, read_reply
+from starloom.llm.metering import current_meter
 from starloom.llm.openai_compatible import Answer
-from starloom.llm.port import Message, Reply, Usage
+from starloom.llm.port import Message, Reply, Usage, estimated_tokens
 from starloom.llm.prices import cost_of
 from starloom.llm.replies import Unreadable
 from starloom.llm.settings import PROVIDERS, ModelProfile, OutputMode
@@ -106,16 +106,15 @@ class ProviderModel:
         state = _Progress(list(messages), max_tokens, Usage(requests=0), [said] if said else [])
         try:
             return await self._in_turns(state, messages, schema)
-        except ModelFault as fault:
-            fault.usage = state.usage if state.usage.requests else None
+        except ModelFault:
+            if state.usage.requests:
+                current_meter().wasted.append((self.name, state.usage))
             raise
 
     async def _in_turns(self, state: _Progress, messages: list[Message], schema: type[T]) -> Reply[T]:
         """Ask until a reply fits, in the profile's repair turns."""
         trouble = Unreadable("no reply")
-        for turn in range(self._connection.profile.repair_turns + 1):
-            if turn:
-                admit_again(self.name, state.usage, state.turns, schema, state.max_tokens)
+        for _ in range(self._connection.profile.repair_turns + 1):
             answer = await self._ask(state, schema)
             cost = cost_of(self._connection.profile, self._connection.base_url, answer.usage)
             state.usage = _sum(state.usage, replace(answer.usage, cost=cost))
@@ -144,8 +143,12 @@ class ProviderModel:
             if self._sees_images is False and any(turn.images for turn in turns):
                 turns = [_without_images(turn) for turn in turns]
                 state.repairs += ["images_left_out"] * ("images_left_out" not in state.repairs)
+            meter = current_meter()
+            meter.before(self.name, estimated_tokens(turns, schema) + state.max_tokens)
             try:
-                return await self._connection.ask(turns, schema, self._mode, max_tokens=state.max_tokens)
+                answer = await self._connection.ask(turns, schema, self._mode, max_tokens=state.max_tokens)
+                meter.after(answer.usage)
+                return answer
             except ModelFault as fault:
                 if fault.kind is not FaultKind.BAD_REQUEST:
                     raise

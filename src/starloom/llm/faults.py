@@ -21,7 +21,6 @@ Raised by `llm.completion`; read by `llm.fallback` (what another model may answe
 from enum import StrEnum
 
 from starloom.errors import ModelError
-from starloom.llm.port import Usage
 
 
 class FaultKind(StrEnum):
@@ -79,7 +78,7 @@ _CONTEXT_WORDS = (
 
 
 class ModelFault(ModelError):
-    """A model call failed. `retry_after_s`: what the provider asked for; `usage`: what the call had used by then."""
+    """A model call failed. `retry_after_s`: what the provider asked for."""
 
     def __init__(
         self,
@@ -89,14 +88,12 @@ class ModelFault(ModelError):
         model: str,
         retry_after_s: float | None = None,
         status: int | None = None,
-        usage: Usage | None = None,
     ) -> None:
         super().__init__(message, model=model, status=status)
         self.kind = kind
         self.model = model
         self.status = status
         self.retry_after_s = retry_after_s
-        self.usage = usage
 
 
 def kind_of_status(status: int, body: str) -> FaultKind:

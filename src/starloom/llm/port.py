@@ -4,12 +4,17 @@ Adapters: `openai_compatible` (over pydantic-ai), `embedded` (a GGUF file in thi
 provider's library. Chosen by role in `llm.roles`.
 """
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 T = TypeVar("T", bound=BaseModel)
+
+_BYTES_A_TOKEN = 3  # cautious: most Latin texts have four, a Chinese character has three
+_TOKENS_AN_IMAGE = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +96,11 @@ class Generated:
     text: str
     model: str
     usage: Usage = field(default_factory=Usage)
+
+
+def estimated_tokens(messages: Sequence[Message], schema: type[BaseModel] | None = None) -> int:
+    """Return a cautious estimate of what the turns, and the schema sent with them, will be counted as."""
+    size = sum(len(message.text.encode()) for message in messages)
+    size += len(json.dumps(schema.model_json_schema())) if schema is not None else 0
+    images = sum(len(message.images) for message in messages)
+    return size // _BYTES_A_TOKEN + images * _TOKENS_AN_IMAGE + 4 * len(messages)

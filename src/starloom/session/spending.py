@@ -11,7 +11,7 @@ from starloom.clock import Clock
 from starloom.ids import RunId
 from starloom.journal.events import CostRecorded, Recorded
 from starloom.journal.store import Journal
-from starloom.llm.budgets import Allowance, Ledger
+from starloom.llm.budgets import Allowance, Ledger, Told
 from starloom.llm.port import Usage
 
 _RUNS = 1_000  # how far back a start looks for today's
@@ -26,17 +26,21 @@ class Spending:
     clock: Clock
 
     def of_task(self, run_id: RunId, task_id: str) -> Allowance:
-        """Return what a task may use; whoever asks the model journals each call."""
-        return Allowance(self.ledger, self.clock, run=run_id, task=task_id)
+        """Return what a task may use; its agent journals each reply, this what gave none."""
+        waste = self._recording(run_id, "shell", task_id)
+        return Allowance(self.ledger, self.clock, run=run_id, task=task_id, told_of_waste=waste)
 
     def of_planning(self, run_id: RunId) -> Allowance:
         """Return what a run's planner may use; each of its calls is journalled."""
+        record = self._recording(run_id, "constellation")
+        return Allowance(self.ledger, self.clock, run=run_id, told=record, told_of_waste=record)
 
+    def _recording(self, run_id: RunId, role: str, task_id: str = "") -> Told:
         async def record(model: str, usage: Usage) -> None:
-            cost = CostRecorded("constellation", model, usage.input_tokens, usage.output_tokens, usage.cost)
+            cost = CostRecorded(role, model, usage.input_tokens, usage.output_tokens, usage.cost, task_id)
             await self.journal.append(run_id, [cost])
 
-        return Allowance(self.ledger, self.clock, run=run_id, told=record)
+        return record
 
     async def take_up_today(self) -> None:
         """Count what runs have used, so that a day's budget holds over a restart."""
