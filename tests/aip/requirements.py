@@ -18,6 +18,8 @@ CALL = FLEET + "test_fleet.py::"
 AGREED = FLEET + "test_extension.py::"
 RESUME = FLEET + "test_resume.py::"
 CREDENTIAL = FLEET + "test_credentials.py::"
+ENDS = FLEET + "test_task_ends.py::"
+LEASES = FLEET + "test_leases.py::"
 REPLAY = SERVER + "test_every_recorded_flow_against_our_server"
 
 
@@ -611,13 +613,27 @@ REQUIREMENTS = (
         "AIP-14-redelivery",
         "14",
         "The end of a task is kept for a constellation client that lost its link (D19).",
-        gap="Not built: its tasks are cancelled when it leaves, as upstream does. Only devices resume.",
+        (
+            ENDS + "test_a_task_goes_on_while_its_requester_is_away_and_its_end_is_kept",
+            ENDS + "test_an_end_that_was_lost_on_the_way_is_sent_again",
+            ENDS + "test_a_requester_that_stays_away_loses_its_task",
+            ENDS + "test_a_task_that_was_given_up_while_away_is_stopped_on_return",
+            ENDS + "test_nobody_gets_the_end_of_anothers_task",
+        ),
     ),
     Requirement(
         "AIP-14-leases",
         "14",
         "Two processes with one id on two sides of a split network never both act.",
-        gap="Not built: see docs/decisions/0033. On one machine the record of attempts admits one process only.",
+        (
+            LEASES + "test_nobody_else_gets_the_place_before_the_lease_is_over",
+            LEASES + "test_a_process_that_is_cut_off_stops_before_another_can_begin",
+            LEASES + "test_heartbeats_renew_the_lease",
+            LEASES + "test_the_next_process_with_the_same_record_comes_in_at_once",
+            LEASES + "test_a_device_that_was_sent_away_keeps_its_lease",
+            LEASES + "test_a_restarted_hub_knows_who_may_act",
+            LEASES + "test_a_command_that_comes_when_the_lease_is_over_is_not_begun",
+        ),
     ),
     Requirement(
         "AIP-14-3",

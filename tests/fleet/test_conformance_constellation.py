@@ -232,7 +232,7 @@ async def test_our_client_uses_our_server_with_cancel_and_presence(fleet, listen
         async for _ in away.changes():
             if any(record.status is DeviceStatus.IDLE and record.system_info for record in away.records()):
                 break
-    assert away.get("dev1").capabilities == {"cancel", "presence", "errors"}
+    assert away.get("dev1").capabilities == {"cancel", "resume", "presence", "errors"}
     with pytest.raises(TaskNotTaken, match="This server takes no tasks"):
         await away.outposts.delegate("dev1", "x", task_id="t")
     await fleet.disconnect("dev1")

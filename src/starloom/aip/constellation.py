@@ -74,7 +74,10 @@ ConstellationEvent: TypeAlias = ConstellationOwnEvent | Accepted | Refused | Ser
 
 
 class ConstellationProtocol(ClientProtocol[ConstellationOwnEvent]):
-    """The constellation client's end of one connection, for one device."""
+    """The constellation client's end of one connection, for one device.
+
+    `tasks`: those of the session to resume, with whether they were acknowledged; one object for all its connections.
+    """
 
     def __init__(
         self,
@@ -84,6 +87,7 @@ class ConstellationProtocol(ClientProtocol[ConstellationOwnEvent]):
         *,
         offer: Offer | None = None,
         ledger: Ledger | None = None,
+        tasks: dict[str, bool] | None = None,
         heartbeat_s: float = 30.0,
         registration_timeout_s: float = 30.0,
     ) -> None:
@@ -106,7 +110,7 @@ class ConstellationProtocol(ClientProtocol[ConstellationOwnEvent]):
             registration_timeout_s=registration_timeout_s,
         )
         self.name = name
-        self._tasks: dict[str, bool] = {}  # session id: acknowledged
+        self._tasks = tasks if tasks is not None else {}  # session id: acknowledged
         self._questions: set[str] = set()
 
     def ask_task(self, request: str, *, task_id: str) -> str:

@@ -30,7 +30,12 @@ from starloom.fleet.visit import Visit
 logger = logging.getLogger(__name__)
 
 OFFERED = tuple(capability.value for capability in Capability)
-OFFERED_TO_CONSTELLATIONS = (Capability.CANCEL.value, Capability.PRESENCE.value, Capability.ERRORS.value)
+OFFERED_TO_CONSTELLATIONS = (
+    Capability.CANCEL.value,
+    Capability.RESUME.value,
+    Capability.PRESENCE.value,
+    Capability.ERRORS.value,
+)
 
 
 class Arrivals:
@@ -62,6 +67,7 @@ class Arrivals:
         self._settings = settings
         self._credentials = credentials
         self.closing = asyncio.Event()
+        self._requesters: dict[str, Visit] = {}  # the last connection of each constellation client that may come back
 
     async def admit(self, visit: Visit, asked: RegistrationAsked) -> None:
         """Decide on a REGISTER: refuse it, or take the client in, after probing an older connection of that id."""
@@ -110,6 +116,8 @@ class Arrivals:
         """Return whether the id may be taken; an older connection yields to its own session, or when it is dead."""
         old = self.visits.get(asked.client_id)
         if old is None or _is_resumed(self._registry.find(asked.client_id), asked.offer):
+            return True
+        if _goes_on(old.session, asked.offer):
             return True
         if old.principal != visit.principal or old.client_type is not visit.client_type:
             return False
@@ -201,8 +209,25 @@ class Arrivals:
 
     def _take_in_constellation(self, visit: Visit, asked: RegistrationAsked) -> None:
         visit.scope = asked.message.target_id
-        offer = Offer(caps=OFFERED_TO_CONSTELLATIONS, heartbeat_s=self._settings.heartbeat_s)
-        visit.protocol.accept(self._clock.monotonic(), offer=offer)
+        old = self._requesters.get(asked.client_id)
+        resumed = old is not None and old.scope == visit.scope and _goes_on(old.session, asked.offer)
+        session = old.session if resumed and old is not None else None
+        session = session or WireSession(secrets.token_urlsafe(24))
+        offer = Offer(
+            caps=OFFERED_TO_CONSTELLATIONS,
+            token=session.token,
+            received=session.ledger.received,
+            resumed=resumed,
+            heartbeat_s=self._settings.heartbeat_s,
+        )
+        visit.protocol.accept(self._clock.monotonic(), offer=offer, ledger=session.ledger)
+        if not visit.protocol.can(Capability.RESUME):
+            return
+        visit.session = session
+        self._requesters[asked.client_id] = visit
+        if resumed and old is not None:
+            self._sessions.adopt(old, visit)
+            old.returned.set()
 
     async def _list_tools(self, seat: Seat, visit: Visit) -> None:
         """Ask a new device for its tools; one that does not tell takes work all the same, its tools unknown."""
@@ -243,11 +268,24 @@ class Arrivals:
             return None
         return seat
 
-    async def await_return(self, seat: Seat) -> None:
-        """Give a lost device its time to come back; then its commands are lost and its tasks end."""
+    async def await_requester(self, visit: Visit, ended: TransportClosed) -> None:
+        """Give a lost constellation client its time to come back for the ends of its tasks; then they are stopped."""
+        gone = ended.code == NORMAL or visit.sent_away or self.closing.is_set()
+        try:
+            if not gone and self._settings.resume_window_s > 0:
+                await self._first_of(visit.returned)
+        finally:
+            if self._requesters.get(visit.client_id) is visit:
+                del self._requesters[visit.client_id]
+            performing = self._sessions.leave(visit)
+            if performing:
+                await asyncio.wait(performing)
+
+    async def _first_of(self, returned: asyncio.Event) -> None:
+        """Wait for a return, for the end of the window, or for the end of the fleet."""
         waits = [
             asyncio.ensure_future(self._clock.sleep(self._settings.resume_window_s)),
-            asyncio.ensure_future(seat.returned.wait()),
+            asyncio.ensure_future(returned.wait()),
             asyncio.ensure_future(self.closing.wait()),
         ]
         try:
@@ -255,6 +293,12 @@ class Arrivals:
         finally:
             for wait in waits:
                 wait.cancel()
+
+    async def await_return(self, seat: Seat) -> None:
+        """Give a lost device its time to come back; then its commands are lost and its tasks end."""
+        try:
+            await self._first_of(seat.returned)
+        finally:
             if seat.connection is None and seat.awaited:
                 seat.give_up()
                 self._sessions.device_gone(seat.device_id)
@@ -268,7 +312,12 @@ class Arrivals:
 
 def _is_resumed(seat: Seat | None, offer: Offer | None) -> bool:
     """Tell whether a newcomer names the seat's own session and nothing of it was lost."""
-    if seat is None or seat.session is None or offer is None or offer.token is None or offer.received is None:
+    return seat is not None and _goes_on(seat.session, offer)
+
+
+def _goes_on(session: WireSession | None, offer: Offer | None) -> bool:
+    """Tell whether a newcomer names this session and nothing of it was lost."""
+    if session is None or offer is None or offer.token is None or offer.received is None:
         return False
-    same = hmac.compare_digest(offer.token.encode(), seat.session.token.encode())
-    return same and seat.session.ledger.can_resume(offer.received)
+    same = hmac.compare_digest(offer.token.encode(), session.token.encode())
+    return same and session.ledger.can_resume(offer.received)

@@ -4,6 +4,7 @@ Made by the composition root; the hub hands it connections, the orchestrator's e
 devices come in over an in-memory pair (`fleet.local`), so there is one path for all.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -218,11 +219,16 @@ class Fleet:
         except Exception:  # the border of a connection: a bug here must not end the others
             logger.exception("The connection of %r broke.", visit.client_id)
             await transport.close(1011, "internal error")
+        except asyncio.CancelledError:
+            self._sessions.leave(visit)
+            raise
         finally:
             self._serving.discard(visit)
             seat = self._arrivals.departed(visit, ended)
         if seat is not None:
             await self._arrivals.await_return(seat)
+        elif visit.may_return:
+            await self._arrivals.await_requester(visit, ended)
 
     async def disconnect(self, client_id: str, reason: str = "", *, code: int = NORMAL) -> None:
         """Close a client's connection and wait for its end; nothing happens when it is not connected."""

@@ -25,6 +25,7 @@ from starloom.aip.constellation import (
     TaskRefused,
 )
 from starloom.aip.extension import Capability, Offer
+from starloom.aip.ledger import Ledger
 from starloom.aip.link import Link
 from starloom.aip.messages import ClientMessage
 from starloom.aip.stamps import WireStamps
@@ -41,7 +42,7 @@ from starloom.fleet.tasks import TaskOutcome
 
 logger = logging.getLogger(__name__)
 
-OFFERED = (Capability.CANCEL.value, Capability.PRESENCE.value, Capability.ERRORS.value)
+OFFERED = (Capability.CANCEL.value, Capability.RESUME.value, Capability.PRESENCE.value, Capability.ERRORS.value)
 ENDED_BY_US = 4000  # any code of the private range: we gave the connection up to stop a task
 
 
@@ -76,6 +77,10 @@ class Outpost:
         self._backoff = Backoff(spec.reconnect_delay_s, settings.outpost_max_delay_s, spread)
         self._turn = asyncio.Lock()  # guards the device: one task at a time
         self._ends: dict[str, asyncio.Future[TaskOutcome]] = {}
+        self._token: str | None = None  # names our session on the server, where one can be resumed
+        self._ledger = Ledger()
+        self._tasks: dict[str, bool] = {}
+        self._lost_at: float | None = None
         self._protocol: ConstellationProtocol | None = None
         self._link: Link[ConstellationEvent, ClientMessage] | None = None
 
@@ -85,10 +90,12 @@ class Outpost:
             while True:
                 detail = await self._connect_once()
                 delay_s = self._backoff.failed()
+                self._give_up_in_time()
                 logger.info("The outpost %r is not connected: %s", self._spec.device_id, detail)
                 await self._clock.sleep(delay_s)
         finally:
             self._gone()
+            self._lose_all()
 
     async def delegate(self, request: str, *, task_id: str, timeout_s: float) -> TaskOutcome:
         """Have the device's own agent do a task and return how it says it ended.
@@ -150,7 +157,13 @@ class Outpost:
             self._stamps,
             self._spec.name,
             self._spec.device_id,
-            offer=Offer(caps=OFFERED),
+            offer=Offer(
+                caps=OFFERED,
+                token=self._token,
+                received=self._ledger.received if self._token is not None else None,
+            ),
+            ledger=self._ledger,
+            tasks=self._tasks,
             heartbeat_s=self._settings.outpost_heartbeat_s,
             registration_timeout_s=self._settings.registration_timeout_s,
         )
@@ -177,7 +190,8 @@ class Outpost:
 
     def _handle(self, event: ConstellationEvent) -> None:
         match event:
-            case Accepted(offer, _):
+            case Accepted(offer, resumed):
+                self._take_up(offer, resumed=resumed)
                 self._accepted(frozenset(offer.caps) & frozenset(OFFERED) if offer is not None else frozenset())
             case Refused(text):
                 logger.warning("The outpost %r was refused: %s", self._spec.device_id, text)
@@ -199,6 +213,20 @@ class Outpost:
                 logger.info("The server of the outpost %r reports: %s", self._spec.device_id, event.text[:300])
             case _:
                 assert_never(event)
+
+    def _take_up(self, offer: Offer | None, *, resumed: bool) -> None:
+        """Go on with the session, or begin a new one: then the ends of the old one's tasks will not come any more."""
+        self._lost_at = None
+        if not resumed:
+            self._lose_all()
+            self._ledger = (self._protocol.ledger if self._protocol is not None else None) or Ledger()
+            can = self._protocol is not None and self._protocol.can(Capability.RESUME)
+            self._token = offer.token if can and offer is not None else None
+            return
+        for session_id in self._tasks.keys() - self._ends.keys():
+            if self._protocol is not None:  # nobody waits for it any more: it was abandoned while we were away
+                self._protocol.cancel_task(session_id)
+        self._flush()
 
     def _accepted(self, capabilities: frozenset[str]) -> None:
         self._backoff.succeeded()
@@ -241,11 +269,25 @@ class Outpost:
 
     def _gone(self) -> None:
         self._protocol, self._link = None, None
-        for session_id in list(self._ends):
-            self._end(session_id, DeviceLost(self._spec.device_id, session_id))
+        if self._token is None:
+            self._lose_all()
+        elif self._lost_at is None:
+            self._lost_at = self._clock.monotonic()
         if self._seat.record.status is not DeviceStatus.FAILED:
             self._seat.update(current_task=None)
             self._seat.move(DeviceStatus.DISCONNECTED)
+
+    def _give_up_in_time(self) -> None:
+        """Wait for the ends of tasks no longer than the server keeps them."""
+        away_s = self._clock.monotonic() - self._lost_at if self._lost_at is not None else 0.0
+        if away_s > self._settings.resume_window_s:
+            self._token = None
+            self._lose_all()
+
+    def _lose_all(self) -> None:
+        self._tasks.clear()
+        for session_id in list(self._ends):
+            self._end(session_id, DeviceLost(self._spec.device_id, session_id))
 
     def _flush(self) -> None:
         if self._link is not None:

@@ -34,6 +34,7 @@ class Session:
     task: IncomingTask
     owner: Visit
     work: asyncio.Future[TaskOutcome] | None = None
+    performing: asyncio.Future[None] | None = None  # when it may outlive its owner's connection
     why: TaskOutcome | None = field(default=None)
 
     def stop(self, reason: str) -> None:
@@ -90,7 +91,9 @@ class Sessions:
         session = Session(task, visit)
         self._running[visit.client_id, session_id] = session
         visit.protocol.acknowledge_task(session_id)
-        if visit.group is not None:
+        if visit.may_return:
+            session.performing = asyncio.ensure_future(self._perform(session))  # `leave` ends it
+        elif visit.group is not None:
             visit.group.create_task(self._perform(session))
 
     def cancel(self, visit: Visit, session_id: str) -> None:
@@ -98,6 +101,19 @@ class Sessions:
         session = self._running.get((visit.client_id, session_id))
         if session is not None:
             session.stop(STOPPED_BY_REQUESTER)
+
+    def adopt(self, old: Visit, new: Visit) -> None:
+        """Go on for a requester that came back: the ends of its tasks go to its new connection."""
+        for session in self._running.values():
+            if session.owner is old:
+                session.owner = new
+
+    def leave(self, visit: Visit) -> list[asyncio.Future[None]]:
+        """Stop what is still done for a connection that will not come back; return what to wait for."""
+        left = [session for session in self._running.values() if session.owner is visit]
+        for session in left:
+            session.stop(STOPPED_BY_REQUESTER)
+        return [session.performing for session in left if session.performing is not None]
 
     def device_gone(self, device_id: str) -> None:
         """Stop every session that runs on this device."""

@@ -29,6 +29,7 @@ from starloom.aip.stamps import WireStamps
 from starloom.aip.transport import Transport, TransportClosed
 from starloom.clock import Clock
 from starloom.fleet.principals import Principal
+from starloom.fleet.seat import WireSession
 from starloom.fleet.settings import FleetSettings
 
 logger = logging.getLogger(__name__)
@@ -85,6 +86,8 @@ class Visit:
         settings = host.settings
         self._host = host
         self.principal = principal
+        self.session: WireSession | None = None  # of a constellation client; a device's is its seat's
+        self.returned = asyncio.Event()
         self.sent_away = False  # we closed it; the process at the other end lives on
         self.scope: str | None = None  # the device a constellation client is for; None: all
         self.protocol = ServerProtocol(
@@ -111,6 +114,11 @@ class Visit:
     def client_type(self) -> ClientType:
         """Return the registered role."""
         return self.protocol.client_type
+
+    @property
+    def may_return(self) -> bool:
+        """Tell whether this is a constellation client that can come back to its tasks on another connection."""
+        return self.session is not None and self.client_type is ClientType.CONSTELLATION
 
     @property
     def is_open(self) -> bool:
