@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -83,6 +84,24 @@ def test_a_revoked_device_stays_out_until_it_is_invited_again(home):
     assert devices(home, "show", "field")["status"] == "disconnected"
     stopped(joined(home, *pasted(home, "--name", "field")))
     assert home.run("devices", "revoke", "nobody").returncode == 2
+
+
+@linux_only
+def test_a_second_machine_gets_a_frozen_ones_place_only_when_that_has_stopped_and_the_first_cannot_come_back(home):
+    fleet = {"heartbeat_s": 0.3, "lease_s": 3, "resume_window_s": 0.5, "probe_timeout_s": 0.3, "fresh_s": 0}
+    config = home.folder / "home" / "config"
+    config.mkdir(parents=True)
+    (config / "settings.yaml").write_text(json.dumps({"fleet": fleet}))
+    hub = home.start("up", "--port", "0", "--json")
+    address = json.loads(hub.until(lambda line: '"join"' in line))["join"]
+    first = joined(home, "join", address, "--name", "field")
+    first.freeze()
+    second = home.start("join", address, "--name", "field", "--json", STARLOOM_HOME=str(home.folder / "other"))
+    second.until(lambda line: "may act for" in line)
+    second.until(lambda line: '"registered"' in line)
+    first.process.send_signal(signal.SIGCONT)
+    first.until(lambda line: '"refused"' in line)
+    assert devices(home, "show", "field")["status"] == "idle"
 
 
 def test_devices_are_shown_renamed_grouped_and_pinged(home):
