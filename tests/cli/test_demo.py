@@ -133,3 +133,15 @@ def test_without_any_way_to_get_the_model_the_demo_runs_from_its_recipe_and_says
     said = [line for line in done.stdout.splitlines() if line.startswith("Running from the recipe, without a model: ")]
     assert len(said) == 1
     assert (home.work / "out" / "hub" / "totals.xlsx").exists()
+
+
+def test_the_demo_makes_only_its_own_folder_anew(home):
+    mine = home.work / "mine" / "hub"
+    mine.mkdir(parents=True)
+    (mine / "thesis.txt").write_text("years of work")
+    refused = home.run("demo", "--recipe", "--examples", str(EXAMPLES), "--into", "mine")
+    assert refused.returncode == 2
+    assert "--into" in refused.stderr
+    assert (mine / "thesis.txt").read_text() == "years of work"
+    for _ in range(2):
+        assert home.run("demo", "--recipe", "--examples", str(EXAMPLES), "--into", "new").returncode == 0

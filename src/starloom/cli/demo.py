@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from starloom.cli.options import json_option
-from starloom.errors import StarloomError, StoreError, UsageError
+from starloom.errors import DeviceError, StarloomError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from starloom.cli.console import JsonView, RunView
@@ -31,6 +31,8 @@ REQUEST = (
     "write the totals to totals.xlsx, write a summary to summary.md and make a zip archive invoices.zip of both files"
 )
 _JOIN_TIMEOUT_S = 30.0
+_END_TIMEOUT_S = 5.0
+_MARK = ".starloom-demo"  # in the folder that the demo made, and so may make anew
 
 
 @click.command()
@@ -52,17 +54,21 @@ _JOIN_TIMEOUT_S = 30.0
 @json_option
 def demo(from_recipe: bool, examples: Path, into: Path, as_json: bool) -> int:
     """Run the main job on the example invoices: two devices, one sentence, a spreadsheet at the end."""
-    for branch in ("north", "south"):
-        if not (examples / branch).is_dir():
+    for needed in ("north", "south", "totals.yaml"):
+        if not (examples / needed).exists():
             raise UsageError(
-                f"{examples / branch} is not there. Run this in a checkout of Starloom, or give --examples."
+                f"{examples / needed} is not there. Run this in a checkout of Starloom, or give --examples."
             )
     _lay_out(examples, into)
     return asyncio.run(_demo(examples, into, from_recipe=from_recipe, as_json=as_json))
 
 
 def _lay_out(examples: Path, into: Path) -> None:
+    if into.exists() and any(into.iterdir()) and not (into / _MARK).exists():
+        raise UsageError(f"{into} holds files that are not the demo's. Give an empty or a new folder with --into.")
     try:
+        into.mkdir(parents=True, exist_ok=True)
+        (into / _MARK).touch()
         for device, branch in (("hub", "north"), ("branch", "south")):
             shutil.rmtree(into / device, ignore_errors=True)
             shutil.copytree(examples / branch, into / device / "examples" / "invoices" / branch)
@@ -116,7 +122,10 @@ async def _two_devices(
         await stack.enter_async_context(serving(app, listener, closing=galaxy.close))
         await stack.enter_async_context(_branch(address, into / "branch"))
         view.say(f"The hub listens on {address.http_url}; a second process joins it as device 'branch'.")
-        await device_ready(galaxy.fleet, "branch", timeout_s=_JOIN_TIMEOUT_S)
+        try:
+            await device_ready(galaxy.fleet, "branch", timeout_s=_JOIN_TIMEOUT_S)
+        except DeviceError as error:
+            raise DeviceError(f"{error.message} Its log is {into / 'branch.log'}.", **error.ids) from error
         yield galaxy
 
 
@@ -167,7 +176,12 @@ async def _branch(address: "Address", workspace: Path) -> AsyncIterator[None]:
         finally:
             if process.returncode is None:
                 process.terminate()
-            await process.wait()
+            try:
+                async with asyncio.timeout(_END_TIMEOUT_S):
+                    await process.wait()
+            except TimeoutError:  # it is stopped or stuck
+                process.kill()
+                await process.wait()
 
 
 def _show_results(view: "RunView", folder: Path, run_id: str) -> None:
