@@ -3,8 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.datastructures import QueryParams
 
-from starloom.hub.guard import Guard, offered_key
+from starloom.aip.websocket import token_of
+from starloom.hub.guard import Guard
 
 GUARD = Guard("the-right-key", frozenset({"hub.example"}))
 
@@ -40,11 +42,11 @@ def test_origins_are_absent_or_ours():
 
 @given(st.text(max_size=300))
 def test_any_query_is_read_without_an_error(query: str):
-    offered_key({}, query)
+    token_of({}, QueryParams(query))
 
 
 def test_a_key_is_taken_from_header_bearer_or_query():
-    assert offered_key({"x-api-key": "k"}, "") == "k"
-    assert offered_key({"authorization": "Bearer k"}, "") == "k"
-    assert offered_key({}, "a=1&token=k") == "k"
-    assert offered_key({"authorization": "Basic k"}, "") is None
+    assert token_of({"x-api-key": "k"}, QueryParams("")) == "k"
+    assert token_of({"authorization": "Bearer k"}, QueryParams("")) == "k"
+    assert token_of({}, QueryParams("a=1&token=k")) == "k"
+    assert token_of({"authorization": "Basic k"}, QueryParams("")) is None

@@ -21,6 +21,8 @@ from starloom.journal.events import Recorded
 from starloom.safety.provenance import visible
 from starloom.session.views import TaskLine, added_tasks, brief, recorded_row
 
+_EXIT = {"finished": 0, "cancelled": 130, "user_refused": 6, "policy_denied": 6}
+
 
 class JsonView:
     """Every event as one line of JSON on standard output."""
@@ -157,6 +159,11 @@ class RunView:
             self._live.update(Spinner("dots", self._waiting_for + " …"))
         else:
             self._live.update("")
+
+
+def exit_code(stop_reason: str) -> int:
+    """Return the program's exit code for how a run ended; what is not listed is a run that failed."""
+    return _EXIT.get(stop_reason, 1)
 
 
 def plain(text: str) -> str:

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 
 from starloom.background import Background, background
 from starloom.cli import terminal
-from starloom.cli.console import JsonView, RunView
+from starloom.cli.console import JsonView, RunView, exit_code
 from starloom.errors import UsageError
 from starloom.ids import ApprovalId, RunId
 from starloom.journal import events as e
 from starloom.journal.events import Recorded
 from starloom.session.galaxy import Galaxy
 
-_EXIT = {"finished": 0, "cancelled": 130, "user_refused": 6, "policy_denied": 6}
 _DEVICE_LOST = 3
 
 
@@ -119,7 +118,7 @@ async def drive(
                 progress.note(recorded.event)
                 match recorded.event:
                     case e.RunEnded(stop_reason=reason):
-                        return _EXIT.get(reason, 1)
+                        return exit_code(reason)
                     case e.ApprovalAsked() as asked if galaxy.desk.is_open(asked.approval_id):
                         asking.create_task(desk.approve(asked))
                     case e.QuestionAsked() as question if galaxy.desk.is_open(question.question_id):

@@ -10,14 +10,12 @@ from typing import Any
 from urllib.parse import quote
 
 from starloom.cli import terminal
-from starloom.cli.console import JsonView, RunView
+from starloom.cli.console import JsonView, RunView, exit_code
 from starloom.cli.hub_client import HubClient
 from starloom.errors import UsageError
 from starloom.journal import events as e
 from starloom.journal.events import Recorded, decode
 from starloom.safety.provenance import visible
-
-_EXIT = {"finished": 0, "cancelled": 130, "user_refused": 6, "policy_denied": 6}
 
 
 def run_remotely(hub: HubClient, body: dict[str, Any], view: RunView | JsonView) -> int:
@@ -39,7 +37,7 @@ def follow_remotely(hub: HubClient, run_id: str, view: RunView | JsonView) -> in
                 if _asked_by(row) not in closed:
                     _answer(hub, recorded.event, view)
                 if isinstance(recorded.event, e.RunEnded):
-                    return _EXIT.get(recorded.event.stop_reason, 1)
+                    return exit_code(recorded.event.stop_reason)
     except KeyboardInterrupt:
         hub.post(f"{path}/cancel")
         raise

@@ -14,11 +14,11 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingRes
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from starloom import __version__
-from starloom.aip.websocket import StarletteTransport
+from starloom.aip.websocket import StarletteTransport, token_of
 from starloom.errors import DeviceError, PolicyError, StarloomError, UsageError
 from starloom.fleet.errors import UnknownDevice
 from starloom.hub.devices import add_device_routes
-from starloom.hub.guard import Guard, offered_key
+from starloom.hub.guard import Guard
 from starloom.ids import ApprovalId, DeviceId, RunId
 from starloom.session.galaxy import Galaxy
 from starloom.session.undoing import effects_of, undo_effects
@@ -107,7 +107,7 @@ def create_app(galaxy: Galaxy, guard: Guard) -> FastAPI:
         if not guard.host_is_right(headers.get("host")) or not guard.origin_is_right(headers.get("origin")):
             return JSONResponse({"detail": "This hub does not answer to that Host or Origin."}, status_code=403)
         open_path = request.url.path in _OPEN_PATHS
-        if not open_path and not guard.key_is_right(offered_key(headers, request.url.query)):
+        if not open_path and not guard.key_is_right(token_of(headers, request.query_params)):
             return JSONResponse({"detail": "Invalid API key"}, status_code=401)
         return await go_on(request)
 
@@ -135,7 +135,7 @@ def _add_wire(app: FastAPI, galaxy: Galaxy, guard: Guard) -> None:
     async def wire(websocket: WebSocket) -> None:
         headers = dict(websocket.headers)
         is_ours = guard.host_is_right(headers.get("host")) and guard.origin_is_right(headers.get("origin"))
-        offered = offered_key(headers, websocket.url.query)
+        offered = token_of(headers, websocket.query_params)
         principal = guard.principal(offered, galaxy.fleet.credentials) if is_ours else None
         if principal is None:
             await websocket.close()  # before accept: the handshake is answered 403, as upstream does

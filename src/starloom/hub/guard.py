@@ -6,7 +6,7 @@ rebinding) and D30, D31: compare bytes in constant time, answer 403 and never 50
 
 import hmac
 from dataclasses import dataclass
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from starloom.fleet.credentials import CredentialStore
 from starloom.fleet.principals import Principal
@@ -48,17 +48,6 @@ class Guard:
         except ValueError:
             return False
         return name is not None and (name in _LOOPBACK or name in self.extra_hosts)
-
-
-def offered_key(headers: dict[str, str], query: str) -> str | None:
-    """Return the key a caller offers: `X-API-Key`, `Authorization: Bearer`, or `?token=` as upstream's clients do."""
-    if "x-api-key" in headers:
-        return headers["x-api-key"]
-    scheme, _, value = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and value:
-        return value.strip()
-    tokens = parse_qs(query, max_num_fields=20).get("token") if query.count("&") < 20 else None
-    return tokens[0] if tokens else None
 
 
 def _bytes(text: str | None) -> bytes:
