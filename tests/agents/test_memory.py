@@ -1,7 +1,6 @@
 """Memory: private, immutable items, windowed to a budget."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from starloom.agents.memory import Memory, MemoryItem, clip, estimate_tokens
 

@@ -1,7 +1,6 @@
 """Answers find their commands: by id and session, once, in order."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from starloom.aip.commands import NO_RESULT, CommandBook, in_order
 from starloom.aip.messages import ClientMessage, Command, Result

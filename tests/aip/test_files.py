@@ -5,8 +5,7 @@ import hashlib
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from starloom.aip.files import CHUNK_BYTES, NOT_WHOLE, SMALLEST_BYTES, Assembly, take_out
 from starloom.aip.messages import Result

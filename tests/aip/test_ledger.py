@@ -1,7 +1,6 @@
 """Numbered frames: nothing is lost and nothing is processed twice, whatever arrives how often."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from starloom.aip.ledger import Arrival, Ledger
 from starloom.aip.messages import ServerMessage

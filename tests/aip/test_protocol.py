@@ -4,8 +4,7 @@ import json
 import os
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from starloom.aip import client, constellation, device, server_events
 from starloom.aip.constellation import ConstellationProtocol

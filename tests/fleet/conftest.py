@@ -12,8 +12,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
-from websockets.asyncio.client import ClientConnection
-from websockets.asyncio.client import connect as dial
+from websockets.asyncio.client import ClientConnection, connect as dial
 from websockets.exceptions import ConnectionClosed
 
 from starloom.aip.transport import Transport

@@ -1,8 +1,7 @@
 """Facts about who may talk to the hub."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from starlette.datastructures import QueryParams
 
 from starloom.aip.websocket import token_of

@@ -4,8 +4,7 @@ import json
 import logging
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from starloom.processing.context import Context
 from starloom.processing.names import ContextNames

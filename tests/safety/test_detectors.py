@@ -1,8 +1,7 @@
 import logging
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from starloom.safety.detectors import MARK, MAX_INPUT_LENGTH, detect, sanitize_user_input
 

@@ -3,8 +3,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from starloom.safety.paths import PathRefused, confine, folder_name, is_confined
 

@@ -3,8 +3,7 @@ import json
 from typing import cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from starloom.safety.approvals import action_hash
 from starloom.safety.policy import Decision, Facts, Risk

@@ -1,8 +1,7 @@
 from datetime import date
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from starloom.tools.invoice_layout import Line, find_date, find_number, find_supplier, lines_of
 

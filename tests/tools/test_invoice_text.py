@@ -2,8 +2,7 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from starloom.tools.invoice_text import Invoice, Unclear, read_invoice
 

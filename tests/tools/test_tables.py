@@ -1,8 +1,7 @@
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from starloom.tools.tables import add_totals, as_decimal, money, totals_of, unreadable_of
 from starloom.tools.toolset import ToolFailure

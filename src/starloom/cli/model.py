@@ -13,8 +13,7 @@ from starloom.errors import UsageError
 
 if TYPE_CHECKING:
     from starloom.llm.settings import ModelProfile
-    from starloom.llm.weight_install import Progress as InstallProgress
-    from starloom.llm.weight_install import Source
+    from starloom.llm.weight_install import Progress as InstallProgress, Source
     from starloom.llm.weights import ModelSpec
 
 

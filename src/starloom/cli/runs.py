@@ -183,8 +183,7 @@ async def _journal(*, read_only: bool) -> "AsyncIterator[tuple[SqliteJournal, Fi
 
 async def _prune(keep: int, age: timedelta | None, *, yes: bool, as_json: bool) -> int:
     from starloom.clock import SystemClock
-    from starloom.journal.retention import prunable
-    from starloom.journal.retention import prune as let_go
+    from starloom.journal.retention import prunable, prune as let_go
 
     now = SystemClock().now()
     before = now - age if age is not None else None

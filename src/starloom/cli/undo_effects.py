@@ -42,8 +42,7 @@ async def _here(run_id: str, workspace: Path, *, yes: bool, only_list: bool, as_
     from starloom.ids import RunId
     from starloom.places import places
     from starloom.session.build import galaxy_here
-    from starloom.session.undoing import effects_of
-    from starloom.session.undoing import undo_effects as take_back
+    from starloom.session.undoing import effects_of, undo_effects as take_back
     from starloom.settings import load_settings
 
     place = places()

@@ -19,11 +19,9 @@ from typing import Any
 
 from starloom.constellation import fields
 from starloom.constellation.enums import CancelReason, EdgeOutcome, TaskStatus
-from starloom.constellation.line import SPEC_FIELDS as LINE_FIELDS
-from starloom.constellation.line import LineSpec, TaskStarLine, end_of, line_spec
+from starloom.constellation.line import SPEC_FIELDS as LINE_FIELDS, LineSpec, TaskStarLine, end_of, line_spec
 from starloom.constellation.problems import ConstellationError, DocumentError
-from starloom.constellation.star import SPEC_FIELDS as TASK_FIELDS
-from starloom.constellation.star import TaskSpec, TaskStar, task_spec
+from starloom.constellation.star import SPEC_FIELDS as TASK_FIELDS, TaskSpec, TaskStar, task_spec
 from starloom.constellation.values import Json
 
 SCHEMA_VERSION = 1

@@ -7,16 +7,13 @@ files through an edit, and a replay needs none (`load_constellation` is stored a
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from starloom.constellation import commands as c
-from starloom.constellation import fields
+from starloom.constellation import commands as c, fields
 from starloom.constellation.changes import Change
 from starloom.constellation.constellation import TaskConstellation
 from starloom.constellation.dialects import line_document, task_document
-from starloom.constellation.line import SPEC_FIELDS as LINE_FIELDS
-from starloom.constellation.line import LineSpec
+from starloom.constellation.line import SPEC_FIELDS as LINE_FIELDS, LineSpec
 from starloom.constellation.problems import ConstellationError, EditError
-from starloom.constellation.star import SPEC_FIELDS as TASK_FIELDS
-from starloom.constellation.star import TaskSpec
+from starloom.constellation.star import SPEC_FIELDS as TASK_FIELDS, TaskSpec
 
 _Maker = Callable[[Mapping[str, Any]], c.Command]
 

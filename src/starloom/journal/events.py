@@ -15,11 +15,20 @@ the sequence number and the time. All fields are JSON values, so a record is its
 
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, ClassVar, TypeAlias, get_args
+from typing import ClassVar, TypeAlias, get_args
 
 from starloom.errors import StoreError
-
-Json: TypeAlias = Any  # a JSON value: None, bool, int, float, str, list[Json] or dict[str, Json]
+from starloom.journal.agent_events import (
+    AgentAction as AgentAction,
+    AgentResponse as AgentResponse,
+    ApprovalAnswered as ApprovalAnswered,
+    ApprovalAsked as ApprovalAsked,
+    CostRecorded as CostRecorded,
+    Json as Json,
+    PlanProposed as PlanProposed,
+    QuestionAnswered as QuestionAnswered,
+    QuestionAsked as QuestionAsked,
+)
 
 SCHEMA_VERSION = 1
 
@@ -229,104 +238,6 @@ class DeviceStatusChanged:
     kind: ClassVar[str] = "device_status_changed"
     device_id: str
     status: str
-
-
-@dataclass(frozen=True, slots=True)
-class PlanProposed:
-    """A planner drafted tasks for a request; `summary` has one line a task, for the preview before anything runs.
-
-    `document` is the whole plan, so that a hub that was stopped before the first task goes on with this very plan.
-    """
-
-    kind: ClassVar[str] = "plan_proposed"
-    summary: list[str]
-    model: str = ""
-    warnings: list[str] = field(default_factory=list)
-    document: Json = None
-
-
-@dataclass(frozen=True, slots=True)
-class AgentResponse:
-    """A model answered an agent; the parsed reply, secrets redacted."""
-
-    kind: ClassVar[str] = "agent_response"
-    agent: str
-    step: int
-    response: Json
-    task_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AgentAction:
-    """An agent's (or a task's) tool call was judged and carried out, or not."""
-
-    kind: ClassVar[str] = "agent_action"
-    agent: str
-    tool: str
-    arguments: dict[str, Json]
-    decision: str  # allow | ask | deny
-    status: str  # success | failure | skipped
-    task_id: str = ""
-    device_id: str = ""
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CostRecorded:
-    """Tokens and money of one model call; `cost` None means unknown, never zero."""
-
-    kind: ClassVar[str] = "cost_recorded"
-    role: str
-    model: str
-    input_tokens: int
-    output_tokens: int
-    cost: float | None = None
-    task_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionAsked:
-    """Someone must answer before work goes on."""
-
-    kind: ClassVar[str] = "question_asked"
-    question_id: str
-    question: str
-    task_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionAnswered:
-    """The answer to a question."""
-
-    kind: ClassVar[str] = "question_answered"
-    question_id: str
-    answer: str
-    by: str = "user"
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalAsked:
-    """An action waits for a person; `action_hash` binds the answer to exactly this tool, device and arguments."""
-
-    kind: ClassVar[str] = "approval_asked"
-    approval_id: str
-    action_hash: str
-    tool: str
-    arguments: dict[str, Json]
-    device_id: str
-    reason: str
-    task_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalAnswered:
-    """The person's answer."""
-
-    kind: ClassVar[str] = "approval_answered"
-    approval_id: str
-    approved: bool
-    by: str = "user"
-    comment: str = ""
 
 
 Event: TypeAlias = (

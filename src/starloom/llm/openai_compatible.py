@@ -25,8 +25,7 @@ from starloom.llm.vendors import check_extra, errors_of, opened_vendor
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
-    from pydantic_ai.models import Model as LibraryModel
-    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.models import Model as LibraryModel, ModelRequestParameters
 
 _MAX_DETAIL = 200
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}

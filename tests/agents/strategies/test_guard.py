@@ -2,8 +2,7 @@
 
 import asyncio
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from starloom.agents.assignment import Assignment
 from starloom.agents.device_agent import AgentParts
