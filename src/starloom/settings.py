@@ -6,7 +6,7 @@ suggests the nearest known one.
 
 import difflib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -28,6 +28,12 @@ class HubSettings(BaseModel):
     names: tuple[str, ...] = Field(default=(), description="names beside the host's own that the hub answers to")
     certificate: Path | None = Field(default=None, description="the hub's certificate with its chain; given: TLS only")
     key_file: Path | None = Field(default=None, description="its private key; none: it is in the certificate's file")
+    client_authorities: Path | None = Field(
+        default=None, description="who may vouch for devices: a device whose certificate they signed is that device"
+    )
+    client_certificates: Literal["optional", "required"] = Field(
+        default="optional", description="whether a device may come without a certificate"
+    )
     device_name: str = Field(default="hub", description="the name of the hub's own local device")
     device_grace_s: float = Field(
         default=15.0, ge=0, description="how long a command that is its own hub waits for a lost device"
@@ -35,9 +41,13 @@ class HubSettings(BaseModel):
     max_steps: int = Field(default=50, ge=1, description="steps of one device agent's round")
 
     @model_validator(mode="after")
-    def _key_needs_a_certificate(self) -> "HubSettings":
+    def _certificates_fit_together(self) -> "HubSettings":
         if self.key_file is not None and self.certificate is None:
             raise ValueError("a key_file needs a certificate")
+        if self.client_authorities is not None and self.certificate is None:
+            raise ValueError("client_authorities need a certificate: without TLS nobody can show one")
+        if self.client_certificates == "required" and self.client_authorities is None:
+            raise ValueError("required client_certificates need client_authorities, who sign them")
         return self
 
 

@@ -1,35 +1,22 @@
 """Links over TLS: only to servers with a trusted certificate, showing one of our own where it is asked for."""
 
-import shutil
 import ssl
-import subprocess
 
 import pytest
 from pydantic import ValidationError
+from tests.certificates import needs_openssl, self_signed
 from websockets.asyncio.server import serve
 
 from starloom.aip.tls import TlsSettings, client_context
 from starloom.aip.websocket import Unreachable, connect
 from starloom.errors import UsageError
 
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates with openssl")
-
-
-def certificate(folder, name):
-    """Make a self-signed certificate for 127.0.0.1."""
-    files = folder / f"{name}.pem", folder / f"{name}.key"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0], "-keyout", files[1]],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return files
-
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
-    return certificate(folder, "hub"), certificate(folder, "device")
+    hub, device = self_signed(folder, "hub"), self_signed(folder, "device")
+    return (hub.path, hub.key), (device.path, device.key)
 
 
 @pytest.fixture

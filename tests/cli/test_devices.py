@@ -2,20 +2,18 @@
 
 import json
 import shlex
-import shutil
 import signal
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.certificates import needs_openssl, self_signed, signed_by
 
 from starloom.cli.kept_tokens import in_order, kept_token, parted
 from starloom.cli.service import unit_path, unit_text
 from starloom.errors import StoreError, UsageError
 
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates with openssl")
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux's")
 
 
@@ -140,11 +138,9 @@ def test_an_invitation_may_name_the_address_that_others_see(home):
 
 @needs_openssl
 def test_a_hub_with_a_certificate_speaks_tls_to_programs_and_devices(home):
-    certificate, key = home.folder / "hub.pem", home.folder / "hub.key"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    subject = ["-days", "2", "-subj", "/CN=hub", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, *subject, "-out", certificate, "-keyout", key], check=True, capture_output=True)
-    started_hub(home, certificate=str(certificate), key_file=str(key))
+    hub = self_signed(home.folder, "hub")
+    certificate = hub.path
+    started_hub(home, certificate=str(certificate), key_file=str(hub.key))
     assert [row["device_id"] for row in devices(home)["devices"]] == ["hub"]
     line = pasted(home, "--name", "field")
     assert line[1].startswith("wss://127.0.0.1:")
@@ -153,6 +149,21 @@ def test_a_hub_with_a_certificate_speaks_tls_to_programs_and_devices(home):
     stopped(untrusting)
     joined(home, *line, "--ca-file", str(certificate))
     assert home.run("join", "ws://127.0.0.1:1/ws", "--ca-file", str(certificate)).returncode == 2
+
+
+@needs_openssl
+def test_a_hub_that_requires_certificates_lets_in_whom_they_name(home):
+    hub, authority = self_signed(home.folder, "hub"), self_signed(home.folder, "authority")
+    field = signed_by(authority, home.folder, "field")
+    asks = {"client_authorities": str(authority.path), "client_certificates": "required"}
+    started_hub(home, certificate=str(hub.path), key_file=str(hub.key), **asks)
+    line = [*pasted(home, "--name", "field"), "--ca-file", str(hub.path)]
+    without = home.start(*line, "--json")
+    without.until(lambda line: "asks for a client certificate" in line)
+    stopped(without)
+    joined(home, *line, "--certificate", str(field.path), "--key-file", str(field.key))
+    done = home.run("join", "wss://127.0.0.1:1/ws", "--key-file", str(field.key))
+    assert (done.returncode, "none was given" in done.stderr) == (2, True)
 
 
 def test_a_certificate_that_is_none_stops_the_hub_with_one_line(home):

@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import pytest
 
 from starloom.hub.app import create_app
 from starloom.hub.guard import Guard
-from starloom.hub.serve import Address, bind, serving
+from starloom.hub.serve import Address, Listening, bind, serving
 from starloom.places import places
 from starloom.session.build import galaxy_here
 from starloom.session.galaxy import Galaxy
@@ -30,13 +31,18 @@ class ServedHub:
     galaxy: Galaxy
 
     def ws(self, token: str | None = KEY) -> str:
-        return f"ws://127.0.0.1:{self.address.port}/ws" + ("" if token is None else f"?token={token}")
+        return self.address.wire_url + ("" if token is None else f"?token={token}")
 
     async def call(self, method: str, path: str, body: Any = None, *, key: str = KEY) -> tuple[int, Any]:
         return await asyncio.to_thread(self._call, method, path, body, key)
 
     def _call(self, method: str, path: str, body: Any, key: str) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection(self.address.host, self.address.port, timeout=30)
+        where = self.address.host, self.address.port
+        if self.address.certificate is None:
+            connection = http.client.HTTPConnection(*where, timeout=30)
+        else:
+            context = ssl.create_default_context(cafile=self.address.certificate)
+            connection = http.client.HTTPSConnection(*where, timeout=30, context=context)
         try:
             headers = {"X-API-Key": key, "Content-Type": "application/json"}
             connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -46,7 +52,7 @@ class ServedHub:
             connection.close()
 
 
-HubMaker = Callable[[Path], AbstractAsyncContextManager[ServedHub]]
+HubMaker = Callable[..., AbstractAsyncContextManager[ServedHub]]
 
 
 @pytest.fixture
@@ -54,15 +60,18 @@ def served_hub() -> HubMaker:
     """Return what serves a hub with its data in a folder; called twice with one folder, it is the hub restarted."""
 
     @asynccontextmanager
-    async def serve(folder: Path) -> AsyncIterator[ServedHub]:
+    async def serve(
+        folder: Path, how: Listening | None = None, *, certificate_required: bool = False
+    ) -> AsyncIterator[ServedHub]:
         workspace = folder / "work"
         workspace.mkdir(exist_ok=True)
         place = places({"STARLOOM_HOME": str(folder / "home")})
         with bind("127.0.0.1", 0) as listener:
-            address = Address("127.0.0.1", listener.getsockname()[1], KEY)
+            address = Address("127.0.0.1", listener.getsockname()[1], KEY, how.certificate if how else None)
+            guard = Guard(KEY, certificate_required=certificate_required)
             async with (
                 galaxy_here(place, Settings(), workspace=workspace, environ={}) as galaxy,
-                serving(create_app(galaxy, Guard(KEY)), listener, closing=galaxy.close),
+                serving(create_app(galaxy, guard), listener, closing=galaxy.close, how=how),
             ):
                 yield ServedHub(address, galaxy)
 

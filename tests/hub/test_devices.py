@@ -1,6 +1,7 @@
 """Facts about who may come as what, over a real server and real sockets, with the device's own process code."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,15 +21,16 @@ PATIENCE_S = 20.0
 class Device:
     """A device that runs in this process and dials over a real socket."""
 
-    def __init__(self, url: str, device_id: str) -> None:
+    def __init__(self, url: str, device_id: str, tls: ssl.SSLContext | None = None) -> None:
         self.tokens: list[str] = []
         self.reports: asyncio.Queue[DeviceStatusReport] = asyncio.Queue()
         self._url = url
+        self._tls = tls
         self._identity = DeviceIdentity(device_id, "linux", "linux")
 
     async def run(self) -> None:
         await run_device(
-            lambda: connect(self._url),
+            lambda: connect(self._url, tls=self._tls),
             ToolRouter([]),
             self._identity,
             clock=SystemClock(),
@@ -51,8 +53,8 @@ class Device:
 
 
 @asynccontextmanager
-async def a_device(url: str, device_id: str) -> AsyncIterator[Device]:
-    device = Device(url, device_id)
+async def a_device(url: str, device_id: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[Device]:
+    device = Device(url, device_id, tls)
     running = asyncio.create_task(device.run())
     try:
         yield device
@@ -67,8 +69,8 @@ async def invited(hub: Any, **body: Any) -> str:
     return answer["token"]
 
 
-async def a_credential(hub: Any, device_id: str) -> str:
-    async with a_device(hub.ws(await invited(hub)), device_id) as device:
+async def a_credential(hub: Any, device_id: str, tls: ssl.SSLContext | None = None) -> str:
+    async with a_device(hub.ws(await invited(hub)), device_id, tls) as device:
         await device.registered()
     await gone(hub, device_id)
     return device.tokens[0]

@@ -1,19 +1,17 @@
 """Facts about where a hub listens, what it is called there, and its limits."""
 
 import contextlib
-import shutil
 import socket
 import subprocess
 
 import pytest
+from tests.certificates import needs_openssl
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from starloom.errors import UsageError
 from starloom.hub.guard import Guard
 from starloom.hub.serve import Address, Listening, own_names, public_host
-
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates with openssl")
 
 
 def test_a_hub_on_one_address_answers_to_that_name_alone():

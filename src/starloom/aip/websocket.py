@@ -89,7 +89,7 @@ async def connect(
         UsageError: the address is not a WebSocket address.
     """
     from websockets.asyncio.client import connect as dial
-    from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
+    from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus, InvalidURI
 
     address = with_token(url, token)
     try:
@@ -110,6 +110,8 @@ async def connect(
         raise UsageError(f"{redact_url(url)!r} is not a usable address.") from error
     except (OSError, TimeoutError, InvalidHandshake, EOFError) as error:
         reason = str(error) or type(error).__name__
+        if isinstance(error, InvalidMessage) and isinstance(error.__cause__, EOFError) and address.startswith("wss:"):
+            reason = "it hung up; if it asks for client certificates, it did not take our certificate"
         raise Unreachable(f"{redact_url(url)!r} cannot be reached: {reason}.") from error
     return ClientTransport(connection)
 

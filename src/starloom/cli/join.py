@@ -70,6 +70,16 @@ class _Way:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Trust this certificate for wss:// instead of the system's.",
 )
+@click.option(
+    "--certificate",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Our certificate, for a hub that asks devices for one.",
+)
+@click.option(
+    "--key-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Its private key, unless it is in the same file.",
+)
 @click.option("--service", is_flag=True, help="Write a systemd user unit that does this, instead of doing it.")
 @highest_option("irreversible")
 @workspace_option
@@ -79,6 +89,8 @@ def join(
     name: str | None,
     no_shell: bool,
     ca_file: Path | None,
+    certificate: Path | None,
+    key_file: Path | None,
     service: bool,
     highest: str,
     workspace: Path,
@@ -102,24 +114,31 @@ def join(
         raise UsageError(f"A hub's address is one like wss://hub.example/ws, and this one is not: {error}.") from None
     device_id = identity_of_this_machine(name).device_id
     router = owned_tools(workspace, device_id=device_id, highest=highest, shell=not no_shell)
-    way = _Way(kept_token(places().data, address, device_id), given, _trust(address, ca_file))
+    files = {"--ca-file": ca_file, "--certificate": certificate, "--key-file": key_file}
+    way = _Way(kept_token(places().data, address, device_id), given, _tls(address, files))
     if not service:
         asyncio.run(_join(way, router, as_json=as_json))
         return 0
     words = ["join", address, "--name", device_id, "--highest", highest, "--workspace", str(workspace.absolute())]
     words += ["--no-shell"] if no_shell else []
-    words += ["--ca-file", str(ca_file.absolute())] if ca_file is not None else []
+    for option, file in files.items():
+        words += [option, str(file.absolute())] if file is not None else []
     return _write_service(way, router, words, workspace=workspace.absolute(), as_json=as_json)
 
 
-def _trust(address: str, ca_file: Path | None) -> "ssl.SSLContext | None":
+def _tls(address: str, files: dict[str, Path | None]) -> "ssl.SSLContext | None":
+    """Return what the options with files say about TLS; None: nothing, so the system's certificates count."""
     from starloom.aip.tls import TlsSettings, client_context
 
-    if ca_file is None:
+    given = [option for option, file in files.items() if file is not None]
+    if not given:
         return None
     if not address.startswith("wss://"):
-        raise UsageError("--ca-file is for a hub with TLS, whose address starts with wss://.")
-    return client_context(TlsSettings(authorities=ca_file))
+        raise UsageError(f"{given[0]} is for a hub with TLS, whose address starts with wss://.")
+    if given[-1] == "--key-file" and "--certificate" not in given:
+        raise UsageError("--key-file is the key of a --certificate, and none was given.")
+    authorities, certificate, key = files.values()
+    return client_context(TlsSettings(authorities=authorities, certificate=certificate, key=key))
 
 
 async def _join(way: _Way, router: "ToolRouter", *, as_json: bool, until_kept: bool = False) -> None:

@@ -37,16 +37,17 @@ async def _up(host: str | None, port: int | None, key: str | None, *, workspace:
 
     place = places()
     settings = load_settings(place.settings_file)
-    host = host or settings.hub.host
-    how = Listening(settings.fleet.max_message_bytes, settings.hub.certificate, settings.hub.key_file)
+    ours = settings.hub
+    how = Listening(settings.fleet.max_message_bytes, ours.certificate, ours.key_file, ours.client_authorities)
     how.check()
-    listener = bind(host, settings.hub.port if port is None else port)
+    host = host or ours.host
+    listener = bind(host, ours.port if port is None else port)
     port = listener.getsockname()[1]
     address = Address(host, port, key or new_key(), how.certificate, public_host(host))
-    names = own_names(host) | {name.lower() for name in settings.hub.names}
+    names = own_names(host) | {name.lower() for name in ours.names}
     with listener, published(address, place.hub_address):
         async with galaxy_here(place, settings, workspace=workspace) as galaxy:
-            app = create_app(galaxy, Guard(address.key, extra_hosts=names))
+            app = create_app(galaxy, Guard(address.key, names, ours.client_certificates == "required"))
             async with serving(app, listener, closing=galaxy.close, how=how):
                 _announce(address, as_json=as_json)
                 resumed = await galaxy.resume_all()

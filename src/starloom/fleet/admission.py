@@ -50,6 +50,8 @@ def fault_of(
         return Refusal(f"client_id must be printable and at most {ID_LIMIT} characters", "bad_client_id")
     if not principal.may_register(message.client_type, client_id):
         return Refusal("This credential is not valid for this client_id and client_type", "credential")
+    if not principal.certificate_fits(message.client_type, client_id):
+        return _uncertified(principal.certified or frozenset(), client_id)
     if message.client_type is ClientType.DEVICE:
         platform = (message.metadata or {}).get("platform", "unknown")
         if platform not in PLATFORMS:
@@ -60,6 +62,13 @@ def fault_of(
     if not device_is_online:
         return Refusal(f"Target device '{message.target_id[:ID_LIMIT]}' is not connected", "not_connected")
     return None
+
+
+def _uncertified(names: frozenset[str], client_id: str) -> Refusal:
+    if not names:
+        return Refusal("This server asks for a client certificate, and the connection showed none", "certificate")
+    shown = ", ".join(sorted(name[:80] for name in names)[:3])
+    return Refusal(f"The client certificate is for {shown!r}, not for {client_id[:80]!r}", "certificate")
 
 
 def profile_of(message: ClientMessage, offer: Offer | None) -> Profile:

@@ -8,6 +8,7 @@ import asyncio
 import hmac
 import logging
 import secrets
+from dataclasses import replace
 
 from starloom.aip.extension import Capability, Offer
 from starloom.aip.messages import ClientType, MCPToolInfo
@@ -18,7 +19,6 @@ from starloom.clock import Clock
 from starloom.errors import DeviceError
 from starloom.fleet.admission import Refusal, fault_of, profile_of
 from starloom.fleet.credentials import CredentialStore
-from starloom.fleet.principals import Principal
 from starloom.fleet.records import DeviceStatus
 from starloom.fleet.registry import Registry
 from starloom.fleet.seat import Lease, Order, Seat, WireSession
@@ -85,7 +85,9 @@ class Arrivals:
             if credential is None:
                 refusal = Refusal("This invitation is used up, or not for this device", "invitation")
             else:  # from now on this connection is what its own token, once stored, will be again
-                visit.principal = Principal(ClientType.DEVICE, asked.client_id)
+                visit.principal = replace(
+                    visit.principal, client_type=ClientType.DEVICE, client_id=asked.client_id, invite=None
+                )
         if refusal is not None:
             visit.protocol.refuse(refusal.text, code=refusal.code)
         else:

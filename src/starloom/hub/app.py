@@ -17,6 +17,7 @@ from starloom import __version__
 from starloom.aip.websocket import StarletteTransport, token_of
 from starloom.errors import DeviceError, PolicyError, StarloomError, UsageError
 from starloom.fleet.errors import UnknownDevice
+from starloom.hub.certificates import certified
 from starloom.hub.devices import add_device_routes
 from starloom.hub.guard import Guard
 from starloom.ids import ApprovalId, DeviceId, RunId
@@ -136,7 +137,8 @@ def _add_wire(app: FastAPI, galaxy: Galaxy, guard: Guard) -> None:
         headers = dict(websocket.headers)
         is_ours = guard.host_is_right(headers.get("host")) and guard.origin_is_right(headers.get("origin"))
         offered = token_of(headers, websocket.query_params)
-        principal = guard.principal(offered, galaxy.fleet.credentials) if is_ours else None
+        shown = certified(websocket.scope)
+        principal = guard.principal(offered, galaxy.fleet.credentials, shown) if is_ours else None
         if principal is None:
             await websocket.close()  # before accept: the handshake is answered 403, as upstream does
             return

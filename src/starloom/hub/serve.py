@@ -20,6 +20,7 @@ from fastapi import FastAPI
 
 from starloom.errors import StoreError, UsageError
 from starloom.fleet.settings import FleetSettings
+from starloom.hub.certificates import CertifiedWebSocket
 
 _ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
 _CLOSE_GRACE_S = 2
@@ -107,11 +108,17 @@ def _ways_out() -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """How to serve. `key_file` None: the private key is in the certificate's file."""
+    """How to serve.
+
+    Attributes:
+        key_file: None: the private key is in the certificate's file.
+        client_authorities: whoever shows a certificate must have it from them; None: nobody is asked for one.
+    """
 
     max_message_bytes: int = FleetSettings().max_message_bytes
     certificate: Path | None = None
     key_file: Path | None = None
+    client_authorities: Path | None = None
 
     def check(self) -> None:
         """See that the certificate can be used, before anything has started.
@@ -121,13 +128,15 @@ class Listening:
         """
         if self.certificate is None:
             return
+        named, path = "The hub's certificate", self.certificate
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(self.certificate, self.key_file, password="")
+            if self.client_authorities is not None:
+                named, path = "The file of client_authorities,", self.client_authorities
+                context.load_verify_locations(self.client_authorities)
         except OSError as error:  # ssl.SSLError is one
-            raise UsageError(
-                f"The hub's certificate {str(self.certificate)!r} cannot be used: {error}.", path=str(self.certificate)
-            ) from error
+            raise UsageError(f"{named} {str(path)!r} cannot be used: {error}.", path=str(path)) from error
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -186,6 +195,10 @@ async def serving(
         ws_per_message_deflate=False,  # screenshots do not shrink, and each idle connection would hold a dictionary
         ssl_certfile=how.certificate,
         ssl_keyfile=how.key_file,
+        ssl_ca_certs=how.client_authorities,
+        # Asked for, never insisted on here: people and their programs come with the key alone. `Guard` insists.
+        ssl_cert_reqs=ssl.CERT_NONE if how.client_authorities is None else ssl.CERT_OPTIONAL,
+        ws=CertifiedWebSocket,
         timeout_graceful_shutdown=_CLOSE_GRACE_S,
     )
     server = _Server(config)
