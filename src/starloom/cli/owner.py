@@ -11,8 +11,8 @@ from starloom.errors import UsageError
 from starloom.safety.policy import Risk, Verdict
 from starloom.safety.rules import owner_limit, propose
 from starloom.tools.builtin import builtin_toolsets
-from starloom.tools.effects import effects_toolset
 from starloom.tools.router import ToolRouter
+from starloom.tools.taking_back import effects_toolset
 from starloom.tools.toolset import Tool
 from starloom.tools.workspace import Workspace
 

@@ -9,8 +9,9 @@ from urllib.parse import quote
 import click
 
 from starloom.cli.options import json_option, workspace_option
+from starloom.safety.provenance import visible
 
-_SIGNS = {"created": "+", "overwritten": "~", "moved": ">", "deleted": "-"}
+_SIGNS = {"created": "+", "overwritten": "~", "moved": ">", "deleted": "-", "folder": "+", "appeared": "+"}
 _REFUSED = 6
 
 
@@ -23,7 +24,8 @@ _REFUSED = 6
 def undo_effects(run_id: str, yes: bool, only_list: bool, workspace: Path, as_json: bool) -> int:
     """Show what RUN_ID changed on its devices, and take back on yes what can be: files made, changed, moved, deleted.
 
-    What has changed since stays as it is. Programs that the run started, and what left the devices, cannot be undone.
+    What has changed since stays as it is; of a workbook, only the cells that the run changed and nobody else since go
+    back. Marked with ! is what cannot be reversed: what programs did that the run started, and what left the devices.
     """
     from starloom.cli.hub_client import running_hub
     from starloom.places import places
@@ -57,7 +59,7 @@ def _is_wanted(devices: list[dict[str, Any]], *, yes: bool, as_json: bool) -> bo
     """Show what would be taken back and ask; without anyone to ask, only `--yes` is a yes."""
     from starloom.cli import terminal
 
-    if not any(device["effects"] for device in devices):
+    if not _is_something(devices):
         return False
     if yes:
         return True
@@ -73,8 +75,16 @@ def _close(devices: list[dict[str, Any]], *, only_list: bool, as_json: bool) -> 
         click.echo(json.dumps({"devices": devices}, ensure_ascii=False))
     else:
         _show(devices)
-    nothing = not any(device["effects"] for device in devices)
-    return 0 if only_list or nothing else _REFUSED
+    return 0 if only_list or not _is_something(devices) else _REFUSED
+
+
+def _is_something(devices: list[dict[str, Any]]) -> bool:
+    """Whether there is anything that can be taken back."""
+    return any(_is_reversible(row) for device in devices for row in device["effects"])
+
+
+def _is_reversible(row: dict[str, Any]) -> bool:
+    return bool(row.get("reversible", True))  # a device of an older version does not say
 
 
 def _report(devices: list[dict[str, Any]], *, as_json: bool) -> int:
@@ -87,10 +97,11 @@ def _report(devices: list[dict[str, Any]], *, as_json: bool) -> int:
 
 def _show(devices: list[dict[str, Any]]) -> None:
     for device in devices:
-        click.echo(f"{device['device_id']}:" + (f" {device['problem']}" if device["problem"] else ""))
+        click.echo(visible(f"{device['device_id']}:" + (f" {device['problem']}" if device["problem"] else "")))
         for row in device["effects"]:
             path = f"{row['source']} → {row['path']}" if row["source"] else row["path"]
             note = f"  ({row['note']})" if row["note"] else ""
-            click.echo(f"  {_SIGNS.get(row['kind'], '?')} {row['kind']:<12} {path}{note}")
+            sign = _SIGNS.get(row["kind"], "?") if _is_reversible(row) else "!"
+            click.echo(visible(f"  {sign} {row['kind']:<12} {path}{note}"))
         if not device["effects"] and not device["problem"]:
             click.echo("  nothing on record")

@@ -38,8 +38,8 @@ from starloom.session.round import Limits
 from starloom.session.spending import Spending
 from starloom.settings import Settings
 from starloom.tools.builtin import builtin_toolsets
-from starloom.tools.effects import effects_toolset
 from starloom.tools.router import ToolRouter
+from starloom.tools.taking_back import effects_toolset
 from starloom.tools.workspace import Workspace
 
 _LOCAL_DEVICE_TIMEOUT_S = 10.0

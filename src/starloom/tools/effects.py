@@ -1,12 +1,12 @@
 """What tool calls changed in a device's folder, with what takes it back: a file written over, made, moved or deleted.
 
 Kept on the device, in `.starloom/effects/` of its own folder, so that the content of files never travels for it. The
-workspace and the file tools note a change before they make it; `starloom undo-effects` reads and reverses through the
-two tools here, which a device carries out but does not offer to planners. What programs do that the shell starts is
-not seen.
+workspace and the file tools note a change before they make it; `taking_back` reads and reverses. What a program did
+that the shell started is not seen: the folder before and after is compared, and what differs is told.
 
     .starloom/effects/<time>-<hash of the call's id>/record.jsonl   one change a line, on disk before it is made
                                                      0, 1 …         the content that a change took away
+                                                     2.cells        a workbook's changed cells, old and new
 """
 
 import contextvars
@@ -15,24 +15,23 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from pydantic import Field
-from typing_extensions import TypedDict
-
-from starloom.safety.paths import confine
-from starloom.safety.policy import Risk
-from starloom.tools.toolset import Toolset, check_stopped, tool
+from starloom.tools.cells import SUFFIXES, Changes, NotAWorkbook, cells_of, changes_between
 
 OWN_FOLDER = ".starloom"
+NOTED_TOOLSETS = ("files", "invoices", "pdf", "reports", "sheets", "shell")  # all that they change is on record
 _KEPT_CALLS = 1_000
 _HASHED_BYTES = 64 * 1024 * 1024  # a larger file is told by its size and time instead
+_CELLS = ".cells"
 
-Kind: TypeAlias = Literal["created", "overwritten", "moved", "deleted"]
+Kind: TypeAlias = Literal[
+    "created", "overwritten", "moved", "deleted", "folder", "ran", "appeared", "changed", "vanished"
+]
 
 _call: contextvars.ContextVar[str] = contextvars.ContextVar("starloom_call_id", default="")
 
@@ -49,7 +48,11 @@ def recording(call_id: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One change. `before` and `after` tell the file's content then; `kept` names the content that was taken away."""
+    """One change. `before` and `after` tell the file's content then; `kept` names the content that was taken away.
+
+    `ran` is a program (`source`) started in a folder; what `appeared`, `changed` or `vanished` while it ran follows it.
+    `cells` names the record of a workbook's changed cells.
+    """
 
     call_id: str
     kind: Kind
@@ -58,48 +61,65 @@ class Effect:
     before: str = ""
     after: str = ""
     kept: str = ""
-
-
-class EffectRow(TypedDict):
-    """A change as it is shown; `undone` and `note` say what came of taking it back."""
-
-    call_id: str
-    kind: str
-    path: str
-    source: str
-    undone: bool
-    note: str
-
-
-class EffectList(TypedDict):
-    """The changes of one run on this device, oldest first."""
-
-    run: str
-    effects: list[EffectRow]
+    cells: str = ""
+    note: str = ""
 
 
 class Effects:
     """The record of one folder."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
         self._folder = root / OWN_FOLDER / "effects"
+
+    @property
+    def is_noting(self) -> bool:
+        """Whether changes are noted now: the call has an id."""
+        return bool(_call.get())
 
     def will_replace(self, target: Path, new: Path) -> None:
         """Note that `new` is about to take the place of `target`, which need not exist."""
-        if _call.get():
+        if self.is_noting:
             kind: Kind = "overwritten" if target.exists() else "created"
-            self._note(kind, target, before=_mark(target), after=_mark(new), takes=target if target.exists() else None)
+            self._note(
+                kind,
+                target,
+                before=mark_of(target),
+                after=mark_of(new),
+                kept=self._keep(target),
+                cells=self._keep_cells(target, new),
+            )
 
     def will_move(self, source: Path, target: Path) -> None:
         """Note that a file is about to be moved to a place where nothing is."""
-        if _call.get():
-            self._note("moved", target, source=source, after=_mark(source))
+        if self.is_noting:
+            self._note("moved", target, source=self._name(source), after=mark_of(source))
 
     def will_delete(self, target: Path) -> None:
         """Note that a file is about to be deleted."""
-        if _call.get():
-            self._note("deleted", target, before=_mark(target), takes=target)
+        if self.is_noting:
+            self._note("deleted", target, before=mark_of(target), kept=self._keep(target))
+
+    def make_folder(self, folder: Path) -> None:
+        """Make a folder with the missing ones above it, each noted before it is made."""
+        if folder.exists():
+            return
+        self.make_folder(folder.parent)
+        if self.is_noting:
+            self._note("folder", folder)
+        folder.mkdir(exist_ok=True)
+
+    def will_run(self, folder: Path, command: str) -> None:
+        """Note that a program is about to be started in a folder."""
+        if self.is_noting:
+            self._note("ran", folder, source=command)
+
+    def has_run(self, differences: Sequence[tuple[Kind, Path]], note: str = "") -> None:
+        """Note what is different after a program has ended; `note` says why it is not known, or not all of it."""
+        rows = [Effect(_call.get(), kind, self._name(path), after=stamp_of(path)) for kind, path in differences]
+        if note:
+            rows.append(Effect(_call.get(), "ran", ".", note=note))
+        self._write(rows)
 
     def of_run(self, run: str) -> list[tuple[Effect, Path]]:
         """Return a run's changes with the folders that hold what they took away, oldest first."""
@@ -110,43 +130,71 @@ class Effects:
                     found.append((line, folder))
         return found
 
-    def undo(self, run: str) -> list[EffectRow]:
-        """Take back a run's changes, newest first; one whose file has changed since stays, and says so. Idempotent."""
-        rows = []
-        for effect, folder in reversed(self.of_run(run)):
-            check_stopped()
-            undone, note = self._undo(effect, folder)
-            rows.append(_row(effect, undone=undone, note=note))
-        rows.reverse()
-        return rows
-
     def _note(
         self,
         kind: Kind,
         target: Path,
         *,
-        source: Path | None = None,
+        source: str = "",
         before: str = "",
         after: str = "",
-        takes: Path | None = None,
+        kept: str = "",
+        cells: str = "",
     ) -> None:
-        folder = self._folder_of(_call.get())
+        self._write([Effect(_call.get(), kind, self._name(target), source, before, after, kept, cells)])
+
+    def _write(self, effects: Sequence[Effect]) -> None:
+        """Put lines on disk behind the call's record."""
+        if not effects:
+            return
+        folder = self._folder_of(effects[0].call_id)
         record = folder / "record.jsonl"
-        kept = ""
-        if takes is not None:
-            kept = str(len(list(folder.iterdir())))
-            _keep(takes, folder / kept)
-        path = target.relative_to(self._root).as_posix()
-        origin = source.relative_to(self._root).as_posix() if source else ""
-        line = json.dumps(asdict(Effect(_call.get(), kind, path, origin, before, after, kept)))
+        is_new = not record.exists()
         with record.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+            for effect in effects:
+                file.write(json.dumps({name: value for name, value in asdict(effect).items() if value}) + "\n")
             file.flush()
             os.fsync(file.fileno())
+        if is_new:
+            names_to_disk(folder)
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+    def _keep(self, path: Path) -> str:
+        """Keep a file's content, and return under which name; empty when there is no file."""
+        if not path.exists():
+            return ""
+        folder = self._folder_of(_call.get())
+        kept = folder / str(len(list(folder.iterdir())))
+        try:
+            os.link(path, kept)
+        except OSError:
+            shutil.copy2(path, kept)
+            to_disk(kept)
+        names_to_disk(folder)
+        return kept.name
+
+    def _keep_cells(self, target: Path, new: Path) -> str:
+        """Keep what differs between two versions of a workbook; a file that is none has only its content as a whole."""
+        if target.suffix.lower() not in SUFFIXES:
+            return ""
+        try:
+            changes = changes_between(cells_of(target) if target.exists() else {}, cells_of(new))
+        except NotAWorkbook:
+            return ""
+        folder = self._folder_of(_call.get())
+        kept = folder / f"{len(list(folder.iterdir()))}{_CELLS}"
+        kept.write_text(json.dumps(changes, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+        to_disk(kept)
+        return kept.name
 
     def _folder_of(self, call_id: str) -> Path:
         name = hashlib.sha256(call_id.encode()).hexdigest()[:16]
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self._folder.is_dir():
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            names_to_disk(self._folder.parent)
+            names_to_disk(self.root)
         existing = sorted(self._folder.glob(f"*-{name}"))
         if existing:
             return existing[-1]
@@ -155,64 +203,57 @@ class Effects:
             shutil.rmtree(oldest, ignore_errors=True)
         folder = self._folder / f"{time.time_ns():020d}-{name}"
         folder.mkdir(mode=0o700)
+        names_to_disk(self._folder)
         return folder
 
     def _calls(self) -> list[Path]:
         return sorted(item for item in self._folder.iterdir() if item.is_dir()) if self._folder.is_dir() else []
 
-    def _undo(self, effect: Effect, folder: Path) -> tuple[bool, str]:
-        target = confine(self._root, effect.path)
-        now = _mark(target)
-        match effect.kind:
-            case "created":
-                if not now:
-                    return False, "it is gone already"
-                if now != effect.after:
-                    return False, "it has changed since; it stays"
-                target.unlink()
-                return True, "removed"
-            case "moved":
-                origin = confine(self._root, effect.source)
-                if now != effect.after or origin.exists():
-                    return False, "it is back already" if not now else "it has changed since, or its old place is taken"
-                origin.parent.mkdir(parents=True, exist_ok=True)
-                target.rename(origin)
-                return True, f"moved back to {effect.source}"
-            case "overwritten" | "deleted":
-                if now == effect.before:
-                    return False, "it is as it was already"
-                if now != effect.after:
-                    return False, "it has changed since; it stays"
-                target.parent.mkdir(parents=True, exist_ok=True)
-                _put_back(folder / effect.kept, target)
-                return True, "put back"
+
+def kept_cells(record: Path) -> Changes:
+    """Return the changed cells that a record holds; none when it cannot be read."""
+    with suppress(OSError, ValueError):
+        changes: Changes = json.loads(record.read_text(encoding="utf-8"))
+        return changes
+    return {}
 
 
-def effects_toolset(root: Path) -> Toolset:
-    """Return the tools by which a hub asks for a run's effects and takes them back; for the router's unlisted ones."""
-    effects = Effects(root.resolve())
-
-    def list_effects(run: Annotated[str, Field(min_length=1, description="A run's id.")]) -> EffectList:
-        """List what a run changed in this device's folder."""
-        return EffectList(run=run, effects=[_row(effect) for effect, _ in effects.of_run(run)])
-
-    def undo(run: Annotated[str, Field(min_length=1, description="A run's id.")]) -> EffectList:
-        """Take back what a run changed in this device's folder, where nothing else changed it since."""
-        return EffectList(run=run, effects=effects.undo(run))
-
-    return Toolset(
-        "effects",
-        (
-            tool(list_effects, name="effects.list", risk=Risk.READ),
-            tool(undo, name="effects.undo", risk=Risk.WRITE),
-        ),
-    )
+def mark_of(path: Path) -> str:
+    """Return what tells a file's content; empty when there is no file."""
+    if path.is_symlink():
+        return f"link:{path.readlink()}"
+    if not path.is_file():
+        return ""
+    facts = path.stat()
+    if facts.st_size > _HASHED_BYTES:
+        return f"{facts.st_size}:{facts.st_mtime_ns}"
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _row(effect: Effect, *, undone: bool = False, note: str = "") -> EffectRow:
-    return EffectRow(
-        call_id=effect.call_id, kind=effect.kind, path=effect.path, source=effect.source, undone=undone, note=note
-    )
+def stamp_of(path: Path) -> str:
+    """Return what tells a file without reading it: its number, size and time; empty when nothing is there."""
+    with suppress(OSError):
+        facts = path.lstat()
+        return f"{facts.st_ino}:{facts.st_size}:{facts.st_mtime_ns}"
+    return ""
+
+
+def to_disk(path: Path) -> None:
+    """Return when a file's content is on disk."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def names_to_disk(folder: Path) -> None:
+    """Return when the names in a folder are on disk, where the system can do that."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _lines(record: Path) -> list[Effect]:
@@ -225,29 +266,3 @@ def _lines(record: Path) -> list[Effect]:
             except (ValueError, TypeError):
                 continue
     return found
-
-
-def _mark(path: Path) -> str:
-    """Return what tells a file's content; empty when there is no file."""
-    if not path.is_file():
-        return ""
-    facts = path.stat()
-    if facts.st_size > _HASHED_BYTES:
-        return f"{facts.st_size}:{facts.st_mtime_ns}"
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _keep(path: Path, kept: Path) -> None:
-    """Keep a file's content under another name: as a second name where the file system can, else as a copy."""
-    try:
-        os.link(path, kept)
-    except OSError:
-        shutil.copy2(path, kept)
-
-
-def _put_back(kept: Path, target: Path) -> None:
-    """Put kept content in its place; the kept one stays, so that doing it again is possible."""
-    draft = kept.with_name(f"{kept.name}.back")
-    draft.unlink(missing_ok=True)
-    shutil.copy2(kept, draft)
-    draft.replace(target)

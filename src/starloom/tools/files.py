@@ -14,6 +14,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from starloom.safety.policy import Risk
+from starloom.tools.effects import names_to_disk
 from starloom.tools.text import decode
 from starloom.tools.toolset import ToolFailure, Toolset, check_stopped, tool
 from starloom.tools.workspace import Workspace
@@ -110,10 +111,12 @@ class _FileTools:
         """Move or rename a file to a path that does not exist yet."""
         origin = self.workspace.file(source)
         target = _free(self.workspace, source, path)
-        target.parent.mkdir(parents=True, exist_ok=True)
         check_stopped()
+        self.workspace.effects.make_folder(target.parent)
         self.workspace.effects.will_move(origin, target)
         origin.rename(target)
+        names_to_disk(target.parent)
+        names_to_disk(origin.parent)
         return _written(self.workspace, self.workspace.relative(target))
 
     def delete(self, path: FilePath) -> Deleted:
@@ -122,6 +125,7 @@ class _FileTools:
         check_stopped()
         self.workspace.effects.will_delete(real)
         real.unlink()
+        names_to_disk(real.parent)
         return Deleted(path=self.workspace.relative(real))
 
     def make_zip(

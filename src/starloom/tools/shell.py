@@ -18,6 +18,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from starloom.safety.policy import Risk
+from starloom.tools.comparing import MOST_ENTRIES, Snapshot, differences, snapshot
+from starloom.tools.effects import Effects
 from starloom.tools.files import FolderPath
 from starloom.tools.toolset import ToolFailure, Toolset, tool
 from starloom.tools.workspace import Workspace
@@ -25,6 +27,8 @@ from starloom.tools.workspace import Workspace
 _LONGEST_OUTPUT_BYTES = 64 * 1024
 _LONGEST_RUN_S = 3600.0
 _CHUNK_BYTES = 16 * 1024
+_SHOWN_COMMAND = 500  # characters on record
+_NOTED_DIFFERENCES = 1_000
 _PASSED_ON = frozenset(
     {"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL", "TERM"}
 )
@@ -70,7 +74,7 @@ def _words(command: list[str] | str) -> list[str]:
 async def _run(words: list[str], workspace: Workspace, cwd: str, timeout_s: float) -> Ran:
     folder = workspace.folder(cwd)
     started = time.monotonic()
-    async with _pipes() as ((out_end, out), (err_end, err)):
+    async with _noted(workspace.effects, folder, words), _pipes() as ((out_end, out), (err_end, err)):
         process = await _start(words, folder, out_end, err_end)
         try:
             async with asyncio.timeout(timeout_s) as deadline:
@@ -87,6 +91,30 @@ async def _run(words: list[str], workspace: Workspace, cwd: str, timeout_s: floa
             await process.wait()
     duration_s = round(time.monotonic() - started, 3)
     return Ran(exit_code=exit_code, stdout=stdout, stderr=stderr, truncated=out_cut or err_cut, duration_s=duration_s)
+
+
+@asynccontextmanager
+async def _noted(effects: Effects, folder: Path, words: list[str]) -> AsyncIterator[None]:
+    """Put the start of a program on record, and what is different after its end, however it ended."""
+    if not effects.is_noting:
+        yield
+        return
+    await asyncio.to_thread(effects.will_run, folder, shlex.join(words)[:_SHOWN_COMMAND])
+    before = await asyncio.to_thread(snapshot, effects.root)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(_note_differences, effects, before)
+
+
+def _note_differences(effects: Effects, before: Snapshot) -> None:
+    after = snapshot(effects.root)
+    if not (before.is_whole and after.is_whole):
+        effects.has_run((), f"the folder holds more than {MOST_ENTRIES:,} files, so it was not compared")
+        return
+    found = list(differences(before, after))
+    more = len(found) - _NOTED_DIFFERENCES
+    effects.has_run(found[:_NOTED_DIFFERENCES], f"{more:,} more files differ and are not on record" if more > 0 else "")
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from starloom.safety.paths import PathRefused, confine
-from starloom.tools.effects import OWN_FOLDER, Effects
+from starloom.tools.effects import OWN_FOLDER, Effects, names_to_disk, to_disk
 from starloom.tools.toolset import ToolFailure, check_stopped
 
 PART_PREFIX = f"{OWN_FOLDER}-"  # a write in progress; left behind only when the process was killed during it
@@ -81,7 +81,7 @@ class Workspace:
     def replacing(self, path: str) -> Iterator[Path]:
         """Yield a temporary file's path; when the block ends well it takes the place of `path`, else it vanishes.
 
-        Missing parent folders are made. The new file is on disk before it gets its name.
+        Missing parent folders are made. The new file is on disk before it gets its name, the name when this ends.
 
         Raises:
             PathRefused: the path leaves the workspace.
@@ -91,7 +91,7 @@ class Workspace:
         if real.is_dir():
             raise ToolFailure(f"{path!r} is a folder; name a file.", path=path)
         try:
-            real.parent.mkdir(parents=True, exist_ok=True)
+            self.effects.make_folder(real.parent)
             handle, name = tempfile.mkstemp(prefix=PART_PREFIX, suffix=real.suffix, dir=real.parent)
         except OSError as error:
             raise ToolFailure(f"Cannot write {path!r}: {error.strerror}. Nothing was changed.", path=path) from error
@@ -99,20 +99,16 @@ class Workspace:
         part = Path(name)
         try:
             yield part
-            _to_disk(part)
+            to_disk(part)
             part.chmod(real.stat().st_mode & 0o777 if real.exists() else 0o666 & ~_umask())
             check_stopped()
             self.effects.will_replace(real, part)
             part.replace(real)
+            names_to_disk(real.parent)
         except OSError as error:
             raise ToolFailure(f"Cannot write {path!r}: {error.strerror}. Nothing was changed.", path=path) from error
         finally:
             part.unlink(missing_ok=True)
-
-
-def _to_disk(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
 
 
 def _umask() -> int:
