@@ -30,13 +30,14 @@ from websockets.asyncio.client import connect as dial
 from websockets.asyncio.server import serve
 
 from starloom.aip.messages import Command
-from starloom.aip.websocket import StarletteTransport, connect
+from starloom.aip.websocket import accepted, connect
 from starloom.clock import SystemClock
 from starloom.device.identity import DeviceIdentity
 from starloom.device.process import run_device
 from starloom.device.settings import DeviceSettings
 from starloom.fleet.fleet import Fleet
 from starloom.fleet.settings import FleetSettings
+from starloom.hub.wire import WireProtocol
 from starloom.safety.policy import Risk
 from starloom.tools.router import ToolRouter
 from starloom.tools.toolset import Toolset, tool
@@ -84,10 +85,12 @@ class Hub:
 
         async def endpoint(websocket: WebSocket) -> None:
             await websocket.accept()
-            await self.fleet.serve(StarletteTransport(websocket))
+            await self.fleet.serve(accepted(websocket))
 
         app = Starlette(routes=[WebSocketRoute("/ws", endpoint)])
-        config = uvicorn.Config(app, log_level="critical", lifespan="off", ws_per_message_deflate=False, backlog=4096)
+        config = uvicorn.Config(
+            app, ws=WireProtocol, log_level="critical", lifespan="off", ws_per_message_deflate=False, backlog=4096
+        )
         self.server = uvicorn.Server(config)
 
     async def __aenter__(self) -> "Hub":

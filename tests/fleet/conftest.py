@@ -16,7 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect as dial
 from websockets.exceptions import ConnectionClosed
 
 from starloom.aip.transport import Transport
-from starloom.aip.websocket import StarletteTransport, token_of
+from starloom.aip.websocket import accepted, token_of
 from starloom.clock import SystemClock
 from starloom.device.identity import DeviceIdentity
 from starloom.device.process import run_device
@@ -26,6 +26,7 @@ from starloom.fleet.local import local_connector
 from starloom.fleet.principals import Principal
 from starloom.fleet.records import DeviceStatus
 from starloom.fleet.settings import FleetSettings
+from starloom.hub.wire import WireProtocol
 from starloom.journal.events import Event
 from starloom.safety.policy import Risk
 from starloom.tools.router import ToolRouter
@@ -260,8 +261,10 @@ def principals() -> dict[str, Principal]:
     return {"KEY": Principal()}
 
 
-@pytest.fixture
-async def listener(fleet: Fleet, principals: dict[str, Principal]) -> AsyncIterator[Listener]:
+@pytest.fixture(params=["direct", "asgi"])
+async def listener(
+    request: pytest.FixtureRequest, fleet: Fleet, principals: dict[str, Principal]
+) -> AsyncIterator[Listener]:
     async def endpoint(websocket: WebSocket) -> None:
         token = token_of(websocket.headers, websocket.query_params)
         principal = principals.get(token or "")
@@ -269,11 +272,12 @@ async def listener(fleet: Fleet, principals: dict[str, Principal]) -> AsyncItera
             await websocket.close()
             return
         await websocket.accept()
-        await fleet.serve(StarletteTransport(websocket), principal=principal)
+        await fleet.serve(accepted(websocket), principal=principal)
 
     listening = socket.create_server(("127.0.0.1", 0))
     app = Starlette(routes=[WebSocketRoute("/ws", endpoint)])
-    config = uvicorn.Config(app, log_level="critical", lifespan="off", ws_per_message_deflate=False)
+    ws: Any = WireProtocol if request.param == "direct" else "auto"
+    config = uvicorn.Config(app, ws=ws, log_level="critical", lifespan="off", ws_per_message_deflate=False)
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server._serve([listening]))
     found = Listener(f"ws://127.0.0.1:{listening.getsockname()[1]}/ws")

@@ -1,18 +1,21 @@
 """The asyncio driver: joins one protocol core to one transport until the connection ends.
 
 Used by the fleet, its outposts and the device process. It reads, writes and keeps time; every decision is the core's.
-One task writes, one keeps time, and the caller of `run` reads; events are handed over synchronously and in order, so
-nothing queues up here: a handler that has to wait starts a task of its own.
+Events are handed over synchronously and in order, so nothing queues up here: a handler that has to wait starts a task
+of its own. A frame is read, judged and answered in one go, within the event loop's call; a task is woken only where
+something has to wait: a reader that is slow, a sender that is too fast, a deadline.
 """
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import math
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Generic, TypeVar
 
 from starloom.aip.messages import ClientMessage, ServerMessage
 from starloom.aip.pace import Pace
-from starloom.aip.protocol import Endpoint
-from starloom.aip.transport import Transport, TransportClosed
+from starloom.aip.protocol import Endpoint, Frame
+from starloom.aip.transport import DirectTransport, Patient, Transport, TransportClosed
 from starloom.clock import Clock
 
 EventT = TypeVar("EventT")
@@ -41,25 +44,25 @@ class Link(Generic[EventT, MessageT]):
         send_timeout_s: float = 60.0,
         pace: Pace | None = None,
     ) -> None:
-        self._transport = transport
+        self._transport: DirectTransport = transport if isinstance(transport, DirectTransport) else Patient(transport)
         self._protocol: Endpoint[EventT, MessageT] = protocol
         self._clock = clock
         self._handle = handle
         self._send_timeout_s = send_timeout_s
         self._pace = pace
-        self._to_write = asyncio.Event()
-        self._earlier = asyncio.Event()
-        self._armed_for: float | None = None
+        self._group: asyncio.TaskGroup | None = None  # while `run` runs
+        self._writing = False
+        self._alarm: asyncio.Task[None] | None = None
+        self._alarm_at = math.inf
 
     async def run(self) -> TransportClosed:
         """Drive the connection until either end closes it, and return how it ended."""
         ended = TransportClosed()
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._write())
-                group.create_task(self._keep_time())
+            async with asyncio.TaskGroup() as self._group:
                 self.flush()
-                await self._read()
+                with self._part():
+                    await self._transport.deliver(self._take)
         except* TransportClosed as closed:
             ended = _first(closed)
         finally:
@@ -67,60 +70,82 @@ class Link(Generic[EventT, MessageT]):
             await self._transport.close()
         return ended
 
+    @contextlib.contextmanager
+    def _part(self) -> Iterator[None]:
+        """Mark a part of the connection: when it breaks, the rest is ending and begins nothing more."""
+        try:
+            yield
+        except BaseException:
+            self._group = None
+            raise
+
     def flush(self) -> None:
         """Send what the core wants sent; call it after every word to the core."""
-        self._to_write.set()
+        if self._group is None:
+            return
+        if not self._writing:
+            self._write_now(self._group)
         deadline = self._protocol.deadline()
-        if deadline is not None and (self._armed_for is None or deadline < self._armed_for):
-            self._earlier.set()
+        if deadline is not None and deadline < self._alarm_at:
+            self._wake_at(deadline, self._group)
 
-    async def _read(self) -> None:
-        while True:
-            frame = await self._transport.receive()
-            now = self._clock.monotonic()
-            if self._pace is not None and (delay_s := self._pace.take(now)) > 0:
-                await self._clock.sleep(delay_s)
-            self._pass_on(self._protocol.receive(frame, now))
+    def _take(self, frame: Frame) -> Awaitable[None] | None:
+        now = self._clock.monotonic()
+        if self._pace is not None and (delay_s := self._pace.take(now)) > 0:
+            return self._take_later(frame, now, delay_s)
+        self._pass_on(self._protocol.receive(frame, now))
+        return None
+
+    async def _take_later(self, frame: Frame, now: float, delay_s: float) -> None:
+        await self._clock.sleep(delay_s)
+        self._pass_on(self._protocol.receive(frame, now))
 
     def _pass_on(self, events: list[EventT]) -> None:
         for event in events:
             self._handle(event)
         self.flush()
 
-    async def _write(self) -> None:
-        while True:
-            await self._to_write.wait()
-            self._to_write.clear()
-            for frame in self._protocol.take_frames():
-                try:
-                    async with asyncio.timeout(self._send_timeout_s):
-                        await self._transport.send(frame)
-                except TimeoutError as error:
-                    raise TransportClosed(1006, "the other end reads too slowly") from error
+    def _write_now(self, group: asyncio.TaskGroup) -> None:
+        """Write as far as the transport takes it; a task sees to the rest, and to the goodbye."""
+        frames = self._protocol.take_frames()
+        sent = 0
+        while sent < len(frames) and self._transport.send_now(frames[sent]):
+            sent += 1
+        if sent < len(frames) or self._protocol.closing is not None:
+            self._writing = True
+            group.create_task(self._write(frames[sent:]))
+
+    async def _write(self, frames: list[Frame]) -> None:
+        with self._part():
+            while frames:
+                for frame in frames:
+                    await self._write_in_time(frame)
+                frames = self._protocol.take_frames()
             closing = self._protocol.closing
             if closing is not None:
                 await self._transport.close(closing.code, closing.reason)
                 raise TransportClosed(closing.code, closing.reason)
+            self._writing = False
 
-    async def _keep_time(self) -> None:
-        while True:
-            self._armed_for = self._protocol.deadline()
-            self._earlier.clear()
-            if self._armed_for is None:
-                await self._earlier.wait()
-                continue
-            await self._sleep_until(self._armed_for)
-            self._pass_on(self._protocol.expire(self._clock.monotonic()))
-
-    async def _sleep_until(self, deadline: float) -> None:
-        """Return at the deadline, or when an earlier one was set."""
-        sleeper = asyncio.ensure_future(self._clock.sleep(deadline - self._clock.monotonic()))
-        waker = asyncio.ensure_future(self._earlier.wait())
+    async def _write_in_time(self, frame: Frame) -> None:
         try:
-            await asyncio.wait({sleeper, waker}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleeper.cancel()
-            waker.cancel()
+            async with asyncio.timeout(self._send_timeout_s):
+                await self._transport.send(frame)
+        except TimeoutError as error:
+            raise TransportClosed(1006, "the other end reads too slowly") from error
+
+    def _wake_at(self, deadline: float, group: asyncio.TaskGroup) -> None:
+        """Set the one alarm; a deadline that moves later leaves it, and it looks again when it rings."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = deadline
+        self._alarm = group.create_task(self._ring(deadline))
+
+    async def _ring(self, deadline: float) -> None:
+        await self._clock.sleep(deadline - self._clock.monotonic())
+        self._alarm, self._alarm_at = None, math.inf
+        with self._part():
+            self._pass_on(self._protocol.expire(self._clock.monotonic()))
 
 
 def _first(group: BaseExceptionGroup[TransportClosed]) -> TransportClosed:

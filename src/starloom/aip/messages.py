@@ -8,11 +8,11 @@ not announce it a frame is upstream's, byte for byte but for ids and times.
 Source: upstream aip/messages.py, as written down in the wire specification, section 2.
 """
 
-import json
 from enum import StrEnum
 from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import to_json
 
 from starloom.errors import WireError
 
@@ -20,7 +20,8 @@ EXTENSION = "x_starloom"
 # Ours: the errors of a Result whose attempt was cut off; compare with them to know that its effect is in doubt.
 CANCELLED = "Cancelled by the server."
 IN_DOUBT = "An earlier process began this attempt and died; whether it took effect is not known."
-_NO_EXTENSION = f',"{EXTENSION}":null}}'
+_EXTENSION = f',"{EXTENSION}":'.encode()
+_NO_EXTENSION = _EXTENSION + b"null}"
 
 Json: TypeAlias = Any  # a JSON value: None, bool, int, float, str, list[Json] or dict[str, Json]
 
@@ -137,12 +138,11 @@ class Envelope(WireModel):
         Args:
             extension: written in place of the message's own, which saves a copy of the message.
         """
-        text = self.model_dump_json()
-        if not text.endswith(_NO_EXTENSION):
-            return text
-        if not extension:
-            return f"{text.removesuffix(_NO_EXTENSION)}}}"
-        return f'{text.removesuffix(_NO_EXTENSION)},"{EXTENSION}":{json.dumps(extension, separators=(",", ":"))}}}'
+        written = self.__pydantic_serializer__.to_json(self)
+        if not written.endswith(_NO_EXTENSION):
+            return written.decode()
+        written = written[: -len(_NO_EXTENSION)]
+        return (b"%b%b%b}" % (written, _EXTENSION, to_json(extension)) if extension else written + b"}").decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:

@@ -5,10 +5,14 @@ an in-memory pair, so there is one path for one machine and for a thousand.
 """
 
 import asyncio
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from starloom.aip.protocol import NORMAL, Frame
 from starloom.errors import WireError
+
+# Takes a frame, and returns what to wait for before the next one; None: nothing.
+Take: TypeAlias = Callable[[Frame], Awaitable[None] | None]
 
 
 class TransportClosed(WireError):
@@ -44,6 +48,47 @@ class Transport(Protocol):
         ...
 
 
+@runtime_checkable
+class DirectTransport(Transport, Protocol):
+    """A transport that also takes frames and hands them over without a task's waking up for each."""
+
+    def send_now(self, frame: Frame) -> bool:
+        """Send one frame if that needs no waiting; False: it was not sent, and `send` says why. Never raises."""
+        ...
+
+    async def deliver(self, take: Take) -> None:
+        """Hand every frame to `take` as it arrives, in place of `receive`, until the connection is gone.
+
+        Raises:
+            TransportClosed: the connection is gone and everything that arrived was handed over.
+        """
+        ...
+
+
+class Patient:
+    """Any transport in the shape of a direct one: every frame waits for its turn."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.send = transport.send
+        self.receive = transport.receive
+        self.close = transport.close
+
+    def send_now(self, frame: Frame) -> bool:
+        """Leave the frame to `send`."""
+        return False
+
+    async def deliver(self, take: Take) -> None:
+        """Receive frame after frame."""
+        await _pull(self.receive, take)
+
+
+async def _pull(receive: Callable[[], Awaitable[Frame]], take: Take) -> None:
+    while True:
+        rest = take(await receive())
+        if rest is not None:
+            await rest
+
+
 class MemoryTransport:
     """One end of an in-memory pair; made by `memory_pair`."""
 
@@ -53,14 +98,18 @@ class MemoryTransport:
         self._over = asyncio.Event()
         self.peer: MemoryTransport = self
 
+    def send_now(self, frame: Frame) -> bool:
+        """Put the frame into the other end's inbox unless that is full, or closed."""
+        if self._closed is not None or self.peer._inbox.full():
+            return False
+        self.peer._inbox.put_nowait(frame)
+        return True
+
     async def send(self, frame: Frame) -> None:
         """Put the frame into the other end's inbox; waits while that is full."""
         if self._closed is not None:
             raise self._closed
-        inbox = self.peer._inbox
-        try:
-            inbox.put_nowait(frame)
-        except asyncio.QueueFull:
+        if not self.send_now(frame):
             await self._put_or_closed(frame)
 
     async def _put_or_closed(self, frame: Frame) -> None:
@@ -73,6 +122,10 @@ class MemoryTransport:
             over.cancel()
         if not sent:
             raise self._closed or TransportClosed()
+
+    async def deliver(self, take: Take) -> None:
+        """Hand over frame after frame of the inbox."""
+        await _pull(self.receive, take)
 
     async def receive(self) -> Frame:
         """Return the next frame of the inbox."""

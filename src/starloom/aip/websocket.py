@@ -1,6 +1,6 @@
 """The WebSocket transports: dialling out with `websockets`, taking in what starlette accepted.
 
-The only file of the room that knows those libraries; `websockets` is imported when the first connection is made, and
+Only this file and `aip.dialled` know those libraries; `websockets` is imported when the first connection is made, and
 starlette not at all: its WebSocket is used by the shape of it. Compression is declined: screenshots do not shrink, and
 5,000 idle connections would each pay for a dictionary.
 """
@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from starloom.aip.protocol import NORMAL, TOO_BIG, Frame
-from starloom.aip.transport import TransportClosed
-from starloom.errors import UsageError, WireError
+from starloom.aip.transport import Transport, TransportClosed
+from starloom.errors import Bug, UsageError, WireError
 
 if TYPE_CHECKING:
-    from websockets.asyncio.client import ClientConnection
+    from starloom.aip.dialled import DialledTransport
 
 MAX_MESSAGE_BYTES = 100 * 1024 * 1024  # Source: wire specification, section 1
 CLOSE_TIMEOUT_S = 10.0
 CLOSED_ABNORMALLY = 1006
+DIRECT = "starloom.direct"  # an ASGI extension of our own server class: frames without ASGI messages (hub.wire)
 
 
 class Unreachable(WireError):
@@ -73,7 +74,7 @@ async def connect(
     tls: ssl.SSLContext | None = None,
     max_size_bytes: int = MAX_MESSAGE_BYTES,
     open_timeout_s: float = 10.0,
-) -> "ClientTransport":
+) -> "DialledTransport":
     """Dial a server and return the open connection.
 
     Args:
@@ -89,19 +90,21 @@ async def connect(
         UsageError: the address is not a WebSocket address.
     """
     from websockets.asyncio.client import connect as dial
-    from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus, InvalidURI
+    from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
+
+    from starloom.aip.dialled import DialledConnection, DialledTransport
 
     address = with_token(url, token)
     try:
         connection = await dial(
             address,
+            create_connection=DialledConnection,
             ssl=tls or (True if urlsplit(address).scheme == "wss" else None),
             compression=None,
             max_size=max_size_bytes,
             open_timeout=open_timeout_s,
             close_timeout=CLOSE_TIMEOUT_S,
-            ping_interval=20.0,
-            ping_timeout=180.0,
+            ping_interval=None,  # the protocol's heartbeats tell both ends as much
             additional_headers={"Authorization": f"Bearer {token}"} if token is not None and token.isascii() else None,
         )
     except InvalidStatus as error:
@@ -110,46 +113,16 @@ async def connect(
         raise UsageError(f"{redact_url(url)!r} is not a usable address.") from error
     except (OSError, TimeoutError, InvalidHandshake, EOFError) as error:
         reason = str(error) or type(error).__name__
-        if isinstance(error, InvalidMessage) and isinstance(error.__cause__, EOFError) and address.startswith("wss:"):
-            reason = "it hung up; if it asks for client certificates, it did not take our certificate"
         raise Unreachable(f"{redact_url(url)!r} cannot be reached: {reason}.") from error
-    return ClientTransport(connection)
-
-
-class ClientTransport:
-    """A connection that we dialled."""
-
-    def __init__(self, connection: "ClientConnection") -> None:
-        from websockets.exceptions import ConnectionClosed
-
-        self._connection = connection
-        self._closed_error = ConnectionClosed
-
-    async def send(self, frame: Frame) -> None:
-        """Send one frame."""
-        try:
-            await self._connection.send(frame)
-        except self._closed_error as error:
-            raise self._why() from error
-
-    async def receive(self) -> Frame:
-        """Return the next frame."""
-        try:
-            return await self._connection.recv()
-        except self._closed_error as error:
-            raise self._why() from error
-
-    async def close(self, code: int = NORMAL, reason: str = "") -> None:
-        """Close the connection and wait for the other end's goodbye, ten seconds at most."""
-        await self._connection.close(code, reason[:120])
-
-    def _why(self) -> TransportClosed:
-        code = self._connection.close_code
-        return TransportClosed(CLOSED_ABNORMALLY if code is None else code, self._connection.close_reason or "")
+    if not isinstance(connection, DialledConnection):
+        raise Bug("websockets made a connection of another kind than it was told to.")
+    return DialledTransport(connection)
 
 
 class AcceptedWebSocket(Protocol):
     """What we use of starlette's WebSocket, after `accept`."""
+
+    scope: MutableMapping[str, Any]
 
     async def receive(self) -> MutableMapping[str, Any]:
         """Return the next ASGI message."""
@@ -158,6 +131,15 @@ class AcceptedWebSocket(Protocol):
     async def send(self, message: MutableMapping[str, Any]) -> None:
         """Send an ASGI message."""
         ...
+
+
+def accepted(websocket: AcceptedWebSocket, *, max_size_bytes: int = MAX_MESSAGE_BYTES) -> Transport:
+    """Return the transport of a connection just accepted: the server's own where it offers one, else over ASGI."""
+    take_over = websocket.scope.get("extensions", {}).get(DIRECT)
+    if take_over is None:
+        return StarletteTransport(websocket, max_size_bytes=max_size_bytes)
+    transport: Transport = take_over()
+    return transport
 
 
 class StarletteTransport:
