@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingRes
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from starloom import __version__
-from starloom.aip.websocket import StarletteTransport, token_of
+from starloom.aip.websocket import accepted, token_of
 from starloom.errors import DeviceError, PolicyError, StarloomError, UsageError
 from starloom.fleet.errors import UnknownDevice
 from starloom.hub.certificates import certified
@@ -143,7 +143,7 @@ def _add_wire(app: FastAPI, galaxy: Galaxy, guard: Guard) -> None:
             await websocket.close()  # before accept: the handshake is answered 403, as upstream does
             return
         await websocket.accept()
-        transport = StarletteTransport(websocket, max_size_bytes=galaxy.fleet.settings.max_message_bytes)
+        transport = accepted(websocket, max_size_bytes=galaxy.fleet.settings.max_message_bytes)
         await galaxy.fleet.serve(transport, principal=principal)
 
 

@@ -20,6 +20,7 @@ from fastapi import FastAPI
 
 from starloom.errors import StoreError, UsageError
 from starloom.fleet.settings import FleetSettings
+from starloom.hub.wire import WireProtocol
 from starloom.hub.certificates import CertifiedWebSocket
 
 _ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
@@ -191,6 +192,7 @@ async def serving(
         access_log=False,  # request lines may hold a token
         lifespan="off",
         server_header=False,
+        ws=WireProtocol,
         ws_max_size=how.max_message_bytes,
         ws_per_message_deflate=False,  # screenshots do not shrink, and each idle connection would hold a dictionary
         ssl_certfile=how.certificate,
