@@ -21,7 +21,6 @@ from fastapi import FastAPI
 from starloom.errors import StoreError, UsageError
 from starloom.fleet.settings import FleetSettings
 from starloom.hub.wire import WireProtocol
-from starloom.hub.certificates import CertifiedWebSocket
 
 _ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
 _CLOSE_GRACE_S = 2
@@ -200,7 +199,6 @@ async def serving(
         ssl_ca_certs=how.client_authorities,
         # Asked for, never insisted on here: people and their programs come with the key alone. `Guard` insists.
         ssl_cert_reqs=ssl.CERT_NONE if how.client_authorities is None else ssl.CERT_OPTIONAL,
-        ws=CertifiedWebSocket,
         timeout_graceful_shutdown=_CLOSE_GRACE_S,
     )
     server = _Server(config)

@@ -11,7 +11,6 @@ from typing import Any
 
 from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.utils import ClientDisconnected
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 from websockets.protocol import State
 
@@ -19,10 +18,11 @@ from starloom.aip.inbox import Inbox, closed_with
 from starloom.aip.protocol import NORMAL, Frame
 from starloom.aip.transport import Take
 from starloom.aip.websocket import CLOSE_TIMEOUT_S, DIRECT
+from starloom.hub.certificates import CertifiedWebSocket
 
 
-class WireProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, with the extension `starloom.direct` in its scope."""
+class WireProtocol(CertifiedWebSocket):
+    """The server's WebSocket, with the extension `starloom.direct` in its scope."""
 
     inbox: Inbox | None = None
 
