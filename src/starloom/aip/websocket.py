@@ -90,7 +90,7 @@ async def connect(
         UsageError: the address is not a WebSocket address.
     """
     from websockets.asyncio.client import connect as dial
-    from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
+    from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus, InvalidURI
 
     from starloom.aip.dialled import DialledConnection, DialledTransport
 
@@ -113,6 +113,8 @@ async def connect(
         raise UsageError(f"{redact_url(url)!r} is not a usable address.") from error
     except (OSError, TimeoutError, InvalidHandshake, EOFError) as error:
         reason = str(error) or type(error).__name__
+        if isinstance(error, InvalidMessage) and isinstance(error.__cause__, EOFError) and address.startswith("wss:"):
+            reason = "it hung up; if it asks for client certificates, it did not take our certificate"
         raise Unreachable(f"{redact_url(url)!r} cannot be reached: {reason}.") from error
     if not isinstance(connection, DialledConnection):
         raise Bug("websockets made a connection of another kind than it was told to.")
