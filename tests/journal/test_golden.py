@@ -1,8 +1,9 @@
 """The stored form of every event, per schema version, as files.
 
-A test that fails here means: the stored form has changed. Raise `SCHEMA_VERSION`, keep the old files, teach `decode`
-to read them, and run this file as a program to write the new ones. (An event that no release has had yet may still
-change: remove its file, and `journal-vN.sqlite` and `run-vN.jsonl.gz`, and run this file.)
+A test that fails here means: the stored form has changed. When only fields with defaults were added, run this file as
+a program: it writes the new form beside the old one (`kind.json`, `kind-2.json` …), and all of them must load for ever.
+For any other change raise `SCHEMA_VERSION`, keep the old files, teach `decode` to read them, and run this file. (An
+event that no release has had yet may still change: remove its file, and `journal-vN.sqlite` and `run-vN.jsonl.gz`.)
 """
 
 import asyncio
@@ -85,8 +86,28 @@ EXAMPLES: tuple[Event, ...] = (
     DeviceDisconnected("device-north", "the socket closed"),
     DeviceStatusChanged("device-north", "busy"),
     PlanProposed(["collect north"], "small-model", ["no device for 'c'"], {"tasks": {"a": {"task_id": "a"}}}),
-    AgentResponse("HostAgent", 3, {"thought": "open it", "action": {"tool": "files.read"}}, "a"),
-    AgentAction("HostAgent", "files.read", {"path": "x.txt"}, "allow", "failure", "a", "device-north", "not found"),
+    AgentResponse(
+        "HostAgent",
+        3,
+        {"thought": "open it", "action": {"tool": "files.read"}},
+        "a",
+        screen="0f3c",
+        suspicions=["orders"],
+        withheld=True,
+    ),
+    AgentAction(
+        "HostAgent",
+        "files.read",
+        {"path": "x.txt"},
+        "allow",
+        "failure",
+        "a",
+        "device-north",
+        "not found",
+        step=3,
+        index=1,
+        result="two lines",
+    ),
     CostRecorded("planner", "small-model", 812, 64, 0.0012, "a"),
     QuestionAsked("question_1", "Which month?", "a"),
     QuestionAnswered("question_1", "October", "rule"),
@@ -100,22 +121,31 @@ def golden(event: Event) -> dict:
     return {"version": SCHEMA_VERSION, "kind": row.kind, "body": json.loads(row.body)}
 
 
+def forms(kind: str) -> list[Path]:
+    """Return the files of an event's stored forms in this version, the newest last."""
+    later = sorted(CURRENT.glob(f"{kind}-*.json"), key=lambda path: int(path.stem.rpartition("-")[2]))
+    return [CURRENT / f"{kind}.json", *later]
+
+
+def kind_of(path: Path) -> str:
+    return path.stem.partition("-")[0]
+
+
 def text_of(record: dict) -> str:
     return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
 
 
 @pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: event.kind)
 def test_stored_form_is_the_golden_one(event):
-    path = CURRENT / f"{event.kind}.json"
-    assert path.read_text(encoding="utf-8") == text_of(golden(event)), (
-        f"the stored form of {event.kind!r} has changed; raise SCHEMA_VERSION and write new golden files"
+    assert forms(event.kind)[-1].read_text(encoding="utf-8") == text_of(golden(event)), (
+        f"the stored form of {event.kind!r} has changed; write its new golden file (see above)"
     )
 
 
 def test_every_event_has_an_example_and_a_file_and_no_file_is_left_over():
     kinds = {member.kind for member in get_args(Event)}
     assert {event.kind for event in EXAMPLES} == kinds
-    assert {path.stem for path in CURRENT.glob("*.json")} == kinds
+    assert {kind_of(path) for path in CURRENT.glob("*.json")} == kinds
 
 
 @pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: event.kind)
@@ -131,12 +161,12 @@ def test_events_of_every_version_still_decode():
     assert paths
     for path in paths:
         record = json.loads(path.read_text(encoding="utf-8"))
-        assert decode(record["kind"], record["body"]).kind == path.stem
+        assert decode(record["kind"], record["body"]).kind == kind_of(path)
 
 
 def test_golden_file_decodes_to_the_example():
     for event in EXAMPLES:
-        record = json.loads((CURRENT / f"{event.kind}.json").read_text(encoding="utf-8"))
+        record = json.loads(forms(event.kind)[-1].read_text(encoding="utf-8"))
         assert decode(record["kind"], record["body"]) == event
         assert dumps(record["body"]) == dumps(golden(event)["body"])
 
@@ -149,7 +179,8 @@ async def test_journal_file_of_every_version_still_loads(version, tmp_path):
     recorded = await journal.read(RUN)
     assert [one.seq for one in recorded] == list(range(1, len(recorded) + 1))
     if version == SCHEMA_VERSION:
-        assert {one.event.kind: one.event for one in recorded} == {event.kind: event for event in EXAMPLES}
+        first = [json.loads(forms(event.kind)[0].read_text(encoding="utf-8")) for event in EXAMPLES]
+        assert [one.event for one in recorded] == [decode(record["kind"], record["body"]) for record in first]
     assert await journal.append(RUN, [TaskReady("a")], keys=["key 1"]) == ()
     await journal.close()
 
@@ -195,6 +226,9 @@ async def write_files(directory: Path) -> None:
 if __name__ == "__main__":
     CURRENT.mkdir(parents=True, exist_ok=True)
     for one in EXAMPLES:
-        (CURRENT / f"{one.kind}.json").write_text(text_of(golden(one)), encoding="utf-8")
+        known = [path for path in forms(one.kind) if path.exists()]
+        if not known or known[-1].read_text(encoding="utf-8") != text_of(golden(one)):
+            name = f"{one.kind}-{len(known) + 1}.json" if known else f"{one.kind}.json"
+            (CURRENT / name).write_text(text_of(golden(one)), encoding="utf-8")
     with tempfile.TemporaryDirectory() as temporary:
         asyncio.run(write_files(Path(temporary)))

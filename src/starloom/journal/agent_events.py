@@ -25,18 +25,31 @@ class PlanProposed:
 
 @dataclass(frozen=True, slots=True)
 class AgentResponse:
-    """A model answered an agent; the parsed reply, secrets redacted."""
+    """A model answered an agent; the parsed reply, secrets redacted.
+
+    Attributes:
+        screen: a digest of what the agent saw when it was asked; None in records of older versions.
+        suspicions: the detectors that had fired by then.
+        withheld: an argument of an action was redacted, so the action cannot be made from this record.
+    """
 
     kind: ClassVar[str] = "agent_response"
     agent: str
     step: int
     response: Json
     task_id: str = ""
+    screen: str | None = None
+    suspicions: list[str] = field(default_factory=list)
+    withheld: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AgentAction:
-    """An agent's (or a task's) tool call was judged and carried out, or not."""
+    """An agent's (or a task's) tool call was judged and carried out, or not.
+
+    An agent's call is known by its step and its index in the step's reply; `result` is the text that the agent was
+    shown, bounded, secrets redacted.
+    """
 
     kind: ClassVar[str] = "agent_action"
     agent: str
@@ -47,6 +60,9 @@ class AgentAction:
     task_id: str = ""
     device_id: str = ""
     error: str | None = None
+    step: int = 0
+    index: int = 0
+    result: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
