@@ -85,7 +85,9 @@ class Seat:
     def __init__(
         self, record: DeviceRecord, *, cancel_grace_s: float, late_answer_s: float, changed: Callable[["Seat"], None]
     ) -> None:
-        self.record = record
+        self.status = record.status
+        self._record = record  # its status and task may be older than these two, which change with every call
+        self._task = record.current_task
         self.connection: Connection | None = None
         self.session: WireSession | None = None
         self.awaited = False  # lost, but its session may still be resumed
@@ -95,14 +97,21 @@ class Seat:
         self._late_answer_s = late_answer_s
         self._is_open = False
         self._changed = changed
-        self._answers: dict[str, tuple[Order, asyncio.Future[list[Result]]]] = {}
+        self._answers: dict[str, tuple[Order, asyncio.Future[list[Result] | None]]] = {}
         self._turns: deque[asyncio.Future[None]] = deque()
         self._granted = 0
 
     @property
+    def record(self) -> DeviceRecord:
+        """Return what is known of the device now."""
+        if self._record.status is not self.status or self._record.current_task != self._task:
+            self._record = replace(self._record, status=self.status, current_task=self._task)
+        return self._record
+
+    @property
     def device_id(self) -> str:
         """Return the device's id."""
-        return self.record.device_id
+        return self._record.device_id
 
     @property
     def has_work(self) -> bool:
@@ -113,15 +122,17 @@ class Seat:
 
     def move(self, status: DeviceStatus) -> None:
         """Go to another state of the table; staying is no move."""
-        if status is self.record.status:
+        if status is self.status:
             return
-        if status not in TRANSITIONS[self.record.status]:
-            raise Bug(f"The device {self.device_id!r} cannot go from {self.record.status} to {status}.")
-        self.update(status=status)
+        if status not in TRANSITIONS[self.status]:
+            raise Bug(f"The device {self.device_id!r} cannot go from {self.status} to {status}.")
+        self.status = status
+        self._changed(self)
 
     def update(self, **values: object) -> None:
-        """Replace fields of the record and tell whoever watches."""
-        self.record = replace(self.record, **values)  # type: ignore[arg-type]  # checked by the dataclass
+        """Replace fields of the record other than its status, and tell whoever watches."""
+        self._record = replace(self.record, **values)  # type: ignore[arg-type]  # checked by the dataclass
+        self._task = self._record.current_task
         self._changed(self)
 
     # Its connection
@@ -180,20 +191,28 @@ class Seat:
             timeout_s=order.timeout_s,
             once=order.once,
         )
-        answer: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(_take_exception)
-        self._answers[response_id] = (order, answer)
+        answer = self._expect(response_id, order)
+        limit = asyncio.get_running_loop().call_later(order.timeout_s, _time_is_up, answer)
         connection.flush()
         self._show_work()
         try:
-            await asyncio.wait({answer}, timeout=order.timeout_s)
+            results = await answer
         except asyncio.CancelledError:
-            await self._stop(response_id, answer)
+            await self._stop(response_id, order)
             raise
-        if answer.done():
-            return answer.result()
-        await self._stop(response_id, answer)
-        raise CallTimedOut(self.device_id, order.session_id, order.timeout_s)
+        finally:
+            limit.cancel()
+        if results is None:
+            await self._stop(response_id, order)
+            raise CallTimedOut(self.device_id, order.session_id, order.timeout_s)
+        return results
+
+    def _expect(self, response_id: str, order: Order) -> "asyncio.Future[list[Result] | None]":
+        """Return what will hold the answer to a COMMAND; None in it: the time is up."""
+        answer: asyncio.Future[list[Result] | None] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(_take_exception)
+        self._answers[response_id] = (order, answer)
+        return answer
 
     def settle(self, response_id: str, results: list[Result]) -> None:
         """Hand an answer to the call that waits for it, and the place to the next call."""
@@ -239,7 +258,7 @@ class Seat:
         return self.connection
 
     def _is_free(self) -> bool:
-        return self.connection is not None and len(self._answers) + self._granted < self.record.max_in_flight
+        return self.connection is not None and len(self._answers) + self._granted < self._record.max_in_flight
 
     def _grant(self) -> None:
         while self._turns and self._is_free():
@@ -248,10 +267,11 @@ class Seat:
                 self._granted += 1
                 turn.set_result(None)
 
-    async def _stop(self, response_id: str, answer: asyncio.Future[list[Result]]) -> None:
+    async def _stop(self, response_id: str, order: Order) -> None:
         """Have the device stop a command and wait until it says so; where it cannot be told, it stays busy a while."""
-        if answer.done():
+        if response_id not in self._answers:
             return
+        answer = self._expect(response_id, order)
         if self.connection is not None and self.connection.protocol.cancel(response_id):
             self.connection.flush()
             await asyncio.wait({answer}, timeout=self._cancel_grace_s)
@@ -265,11 +285,17 @@ class Seat:
         order = next((order for order, _ in self._answers.values()), None)
         task = order.task_name or order.session_id if order is not None else None
         status = DeviceStatus.BUSY if self._answers else DeviceStatus.IDLE
-        if task != self.record.current_task or status is not self.record.status:
-            self.update(current_task=task, status=status)
+        if task != self._task or status is not self.status:
+            self._task, self.status = task, status
+            self._changed(self)
 
 
-def _take_exception(answer: asyncio.Future[list[Result]]) -> None:
+def _time_is_up(answer: "asyncio.Future[list[Result] | None]") -> None:
+    if not answer.done():
+        answer.set_result(None)
+
+
+def _take_exception(answer: "asyncio.Future[list[Result] | None]") -> None:
     """Mark an abandoned answer's exception as seen, so that asyncio does not report it as never retrieved."""
     if not answer.cancelled():
         answer.exception()
