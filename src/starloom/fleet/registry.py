@@ -119,7 +119,7 @@ class Registry:
             self._watchers.discard(changed)
 
     def _changed(self, seat: Seat) -> None:
-        before, after = self._statuses[seat.device_id], seat.record.status
+        before, after = self._statuses[seat.device_id], seat.status
         self._statuses[seat.device_id] = after
         for watcher in self._watchers:
             watcher.set()
