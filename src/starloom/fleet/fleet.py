@@ -149,7 +149,7 @@ class Fleet:
             CallTimedOut: it did not answer in time; in doubt.
         """
         seat = self._registry.seat(device_id)
-        if seat.record.outpost:
+        if seat.described.outpost:
             raise DeviceError(
                 f"{device_id!r} is behind an upstream server and takes whole tasks, not single commands.",
                 device_id=device_id,
@@ -158,7 +158,7 @@ class Fleet:
             session_id=session_id,
             task_name=safe_task_name(task_name, session_id),
             timeout_s=self.settings.call_timeout_s if timeout_s is None else timeout_s,
-            agent_name=agent_name or upstream_agent(seat.record.platform),
+            agent_name=agent_name or upstream_agent(seat.described.platform),
             process_name=process_name,
             root_name=root_name,
             on_progress=on_progress,
