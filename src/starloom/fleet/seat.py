@@ -86,7 +86,7 @@ class Seat:
         self, record: DeviceRecord, *, cancel_grace_s: float, late_answer_s: float, changed: Callable[["Seat"], None]
     ) -> None:
         self.status = record.status
-        self._record = record  # its status and task may be older than these two, which change with every call
+        self.described = record  # its status and task may be old: they change with every call, and `record` puts them in
         self._task = record.current_task
         self.connection: Connection | None = None
         self.session: WireSession | None = None
@@ -104,14 +104,14 @@ class Seat:
     @property
     def record(self) -> DeviceRecord:
         """Return what is known of the device now."""
-        if self._record.status is not self.status or self._record.current_task != self._task:
-            self._record = replace(self._record, status=self.status, current_task=self._task)
-        return self._record
+        if self.described.status is not self.status or self.described.current_task != self._task:
+            self.described = replace(self.described, status=self.status, current_task=self._task)
+        return self.described
 
     @property
     def device_id(self) -> str:
         """Return the device's id."""
-        return self._record.device_id
+        return self.described.device_id
 
     @property
     def has_work(self) -> bool:
@@ -131,8 +131,8 @@ class Seat:
 
     def update(self, **values: object) -> None:
         """Replace fields of the record other than its status, and tell whoever watches."""
-        self._record = replace(self.record, **values)  # type: ignore[arg-type]  # checked by the dataclass
-        self._task = self._record.current_task
+        self.described = replace(self.record, **values)  # type: ignore[arg-type]  # checked by the dataclass
+        self._task = self.described.current_task
         self._changed(self)
 
     # Its connection
@@ -258,7 +258,7 @@ class Seat:
         return self.connection
 
     def _is_free(self) -> bool:
-        return self.connection is not None and len(self._answers) + self._granted < self._record.max_in_flight
+        return self.connection is not None and len(self._answers) + self._granted < self.described.max_in_flight
 
     def _grant(self) -> None:
         while self._turns and self._is_free():
