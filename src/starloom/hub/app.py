@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingRes
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from starloom import __version__
+from starloom.aip.protocol import POLICY
 from starloom.aip.websocket import accepted, token_of
 from starloom.errors import DeviceError, PolicyError, StarloomError, UsageError
 from starloom.fleet.errors import UnknownDevice
@@ -143,6 +144,10 @@ def _add_wire(app: FastAPI, galaxy: Galaxy, guard: Guard) -> None:
             await websocket.close()  # before accept: the handshake is answered 403, as upstream does
             return
         await websocket.accept()
+        principal = guard.principal(offered, galaxy.fleet.credentials, shown)
+        if principal is None:  # revoked while the handshake was answered
+            await websocket.close(POLICY, "the credential was revoked")
+            return
         transport = accepted(websocket, max_size_bytes=galaxy.fleet.settings.max_message_bytes)
         await galaxy.fleet.serve(transport, principal=principal)
 
