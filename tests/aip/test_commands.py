@@ -3,7 +3,7 @@
 from hypothesis import given, strategies as st
 
 from starloom.aip.commands import NO_RESULT, CommandBook, in_order
-from starloom.aip.messages import ClientMessage, Command, Result
+from starloom.aip.messages import ClientMessage, Result
 
 
 def answer(response_id, session_id="s", results=()):
@@ -18,7 +18,7 @@ def answer(response_id, session_id="s", results=()):
 
 def test_answer_counts_once_and_only_for_its_session():
     book = CommandBook()
-    book.add("r1", "s", [Command(tool_name="a", call_id="c1")])
+    book.add("r1", "s", ["c1"])
     assert book.settle(answer("r1", "other")) is None
     assert book.settle(answer("unknown")) is None
     assert book.settle(answer(None)) is None

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, TypeAlias, TypeVar
 
+from starloom.aip import drafts
+from starloom.aip.drafts import Draft
 from starloom.aip.extension import Capability, Note, Offer, read_offer
 from starloom.aip.ledger import Ledger
 from starloom.aip.messages import (
@@ -199,9 +201,11 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
             self.close(POLICY, "no sign of life from the server in time")
         return []
 
-    def _heartbeat(self, *, periodic: bool = False) -> ClientMessage:
+    def _heartbeat(self, *, periodic: bool = False) -> Draft:
         metadata = {"device_id": self.target_id} if periodic and self.target_id is not None else None
-        return self._message(ClientMessageType.HEARTBEAT, TaskStatus.OK, metadata=metadata)
+        return drafts.client_heartbeat(
+            client_type=self.client_type, client_id=self.client_id, timestamp=self.stamps.timestamp(), metadata=metadata
+        )
 
     def _message(self, kind: ClientMessageType, status: TaskStatus, **values: Json) -> ClientMessage:
         return ClientMessage(

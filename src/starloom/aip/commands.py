@@ -8,7 +8,7 @@ back into the commands' order by `call_id`. Everything else is dropped: late, do
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from starloom.aip.messages import ClientMessage, Command, Result, ResultStatus
+from starloom.aip.messages import ClientMessage, Result, ResultStatus
 
 NO_RESULT = "The device sent no result for this command."
 
@@ -31,10 +31,9 @@ class CommandBook:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, response_id: str, session_id: str, commands: Sequence[Command]) -> None:
-        """Expect one answer for these commands."""
-        call_ids = tuple(command.call_id for command in commands)
-        self._waiting[response_id] = WaitingCommand(response_id, session_id, call_ids)
+    def add(self, response_id: str, session_id: str, call_ids: Sequence[str | None]) -> None:
+        """Expect one answer for the commands with these ids."""
+        self._waiting[response_id] = WaitingCommand(response_id, session_id, tuple(call_ids))
 
     def forget(self, response_id: str) -> None:
         """Expect no answer any more; one that still comes is dropped."""
@@ -58,6 +57,8 @@ def in_order(call_ids: Sequence[str | None], results: Sequence[Result]) -> list[
 
     Missing results become failures, surplus ones are dropped.
     """
+    if [result.call_id for result in results] == list(call_ids):
+        return list(results)
     named: dict[str | None, Result] = {result.call_id: result for result in results if result.call_id is not None}
     if len(named) == len(results) and named.keys() <= set(call_ids):
         return [named.get(call_id) or _missing(call_id) for call_id in call_ids]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from starloom.aip import drafts
 from starloom.aip.client import Accepted, ClientEvent, ClientProtocol, Refused, ServerReported
 from starloom.aip.extension import Capability, Note, Offer
 from starloom.aip.files import take_out
@@ -102,11 +103,12 @@ class DeviceProtocol(ClientProtocol[DeviceOwnEvent]):
     def results(self, command: CommandAsked, results: Sequence[Result]) -> None:
         """Answer a COMMAND: as many results as actions, in their order; session, id and status are echoed."""
         sent, attachments = take_out(results) if self.can(Capability.FILES) else (list(results), [])
-        message = self._message(
-            ClientMessageType.COMMAND_RESULTS,
-            command.status,
+        message = drafts.command_results(
+            sent,
+            status=command.status,
+            client_id=self.client_id,
             session_id=command.session_id,
-            action_results=sent,
+            timestamp=self.stamps.timestamp(),
             request_id=self.stamps.new_id(),
             prev_response_id=command.response_id,
         )

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from starloom.aip.drafts import Draft
 from starloom.aip.files import Attachment
 from starloom.aip.messages import ClientMessage, ServerMessage
 
-Message = ClientMessage | ServerMessage
+Message = ClientMessage | ServerMessage | Draft
 Notes = dict[str, Any]
 
 
@@ -61,7 +62,8 @@ class Ledger:
         """Number a frame of ours, keep it with its notes until it is acknowledged, and return its number."""
         self.sent += 1
         self._kept.append(Kept(self.sent, message, notes, attachments))
-        self._weight += sum(len(attachment.body) for attachment in attachments)
+        if attachments:
+            self._weight += sum(len(attachment.body) for attachment in attachments)
         while len(self._kept) > self.limit or self._weight > self.limit_bytes:
             self._let_go()
             self.overflowed = True
@@ -69,7 +71,8 @@ class Ledger:
 
     def _let_go(self) -> None:
         gone = self._kept.popleft()
-        self._weight -= sum(len(attachment.body) for attachment in gone.attachments)
+        if gone.attachments:
+            self._weight -= sum(len(attachment.body) for attachment in gone.attachments)
 
     def acknowledge(self, number: int) -> None:
         """Let go of our frames up to a number the other end has processed; older numbers change nothing."""

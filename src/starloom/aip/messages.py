@@ -8,6 +8,7 @@ not announce it a frame is upstream's, byte for byte but for ids and times.
 Source: upstream aip/messages.py, as written down in the wire specification, section 2.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal, Self, TypeAlias
 
@@ -132,7 +133,7 @@ class MCPToolInfo(WireModel):
 class Envelope(WireModel):
     """What both directions share: reading from and writing to one text frame."""
 
-    def to_json(self, extension: dict[str, Any] | None = None) -> str:
+    def to_json(self, extension: Mapping[str, Any] | None = None) -> str:
         """Return the frame's text: compact, every field, fixed order; the extension last and only when set.
 
         Args:
@@ -152,7 +153,7 @@ class Envelope(WireModel):
             MalformedMessage: not JSON, a missing or wrong field, or a type or status outside the closed sets.
         """
         try:
-            return cls.model_validate_json(text)
+            return cls.__pydantic_validator__.validate_json(text)  # type: ignore[no-any-return]  # it makes this class
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])

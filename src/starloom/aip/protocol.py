@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from starloom.aip.drafts import Draft, written
 from starloom.aip.extension import Capability, Note, read_note
 from starloom.aip.files import Attachment
 from starloom.aip.ledger import Arrival, Ledger
@@ -110,7 +111,7 @@ class Endpoint(Generic[EventT, MessageT]):
 
     def _send(
         self,
-        message: MessageT,
+        message: MessageT | Draft,
         note: Note | None = None,
         *,
         numbered: bool = False,
@@ -123,21 +124,22 @@ class Endpoint(Generic[EventT, MessageT]):
             if numbered:
                 notes = {**notes, "seq": ledger.keep(message, notes, attachments)}
             notes = self._acknowledging(ledger, notes)
-        self._put_attachments(attachments)
-        self._put(message.to_json(notes))
+        if attachments:
+            self._put_attachments(attachments)
+        self._put(written(message, notes))
 
     def _put_attachments(self, attachments: tuple[Attachment, ...]) -> None:
         for attachment in attachments:
             for frame in attachment.frames():
                 self._put(frame)
 
-    def _send_again(self, ledger: Ledger, quiet_message: Callable[[], MessageT]) -> None:
+    def _send_again(self, ledger: Ledger, quiet_message: Callable[[], MessageT | Draft]) -> None:
         """After a resumed registration: send what the other end has not processed."""
         for kept in ledger.unacknowledged():
             self._put_attachments(kept.attachments)
-            self._put(kept.message.to_json(self._acknowledging(ledger, {**kept.notes, "seq": kept.number})))
+            self._put(written(kept.message, self._acknowledging(ledger, {**kept.notes, "seq": kept.number})))
         if ledger.received != ledger.told:
-            self._put(quiet_message().to_json(self._acknowledging(ledger, {"quiet": True})))
+            self._put(written(quiet_message(), self._acknowledging(ledger, {"quiet": True})))
 
     @staticmethod
     def _acknowledging(ledger: Ledger, notes: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,9 @@ Source: wire specification, sections 4 to 6; D2, D3, D7, D23, D32 and D33 are re
 from collections.abc import Sequence
 from enum import Enum, auto
 
+from starloom.aip import drafts
 from starloom.aip.commands import CommandBook
+from starloom.aip.drafts import Draft, written
 from starloom.aip.extension import Capability, Note, Offer, read_offer
 from starloom.aip.files import Assembly
 from starloom.aip.ledger import Ledger
@@ -105,7 +107,7 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
             self.agreed = offer.agreed(self.offer)
             self.extended = self.offer is not None
         extension = offer.to_wire() if offer is not None and self.extended else None
-        self._put(self._heartbeat().to_json(extension))
+        self._put(written(self._heartbeat(), extension))
         self.book = book if book is not None else self.book
         if offer is not None and offer.heartbeat_s is not None and self.extended:
             self._silence_timeout_s = min(self._silence_timeout_s, 3 * offer.heartbeat_s)
@@ -135,22 +137,20 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
 
         A limit for each tool, and that the call ids are attempts (`once`), only a device that announced itself is told.
         """
-        actions = [
-            command if command.call_id else command.model_copy(update={"call_id": self.stamps.new_id()})
-            for command in commands
-        ]
-        message = self._message(
-            ServerMessageType.COMMAND,
-            TaskStatus.CONTINUE,
+        call_ids = [command.call_id or self.stamps.new_id() for command in commands]
+        actions = [drafts.action(*named) for named in zip(commands, call_ids, strict=True)]
+        response_id = self.stamps.new_id()
+        message = drafts.command(
+            actions,
+            session_id=session_id,
+            task_name=task_name,
             agent_name=agent_name,
             process_name=process_name,
             root_name=root_name,
-            actions=actions,
-            session_id=session_id,
-            task_name=task_name,
+            timestamp=self.stamps.timestamp(),
+            response_id=response_id,
         )
-        response_id = message.response_id or ""
-        self.book.add(response_id, session_id, actions)
+        self.book.add(response_id, session_id, call_ids)
         note = Note(timeout_s=timeout_s, once=once or None) if self.extended else None
         self._send(message, note, numbered=True)
         return response_id
@@ -389,8 +389,9 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
 
     # Frames
 
-    def _heartbeat(self, session_id: str | None = None) -> ServerMessage:
-        return self._message(ServerMessageType.HEARTBEAT, TaskStatus.OK, session_id=session_id)
+    def _heartbeat(self, session_id: str | None = None) -> Draft:
+        said = {"timestamp": self.stamps.timestamp(), "response_id": self.stamps.new_id()}
+        return drafts.server_heartbeat(session_id=session_id, **said)
 
     def _message(self, kind: ServerMessageType, status: TaskStatus, **values: Json) -> ServerMessage:
         values.setdefault("response_id", self.stamps.new_id())
