@@ -84,6 +84,25 @@ def test_a_revoked_device_stays_out_until_it_is_invited_again(home):
     assert home.run("devices", "revoke", "nobody").returncode == 2
 
 
+def test_a_device_is_forgotten_and_a_lost_ones_place_released(home):
+    started_hub(home)
+    device = joined(home, *pasted(home, "--name", "field"))
+    refused = home.run("devices", "forget", "field")
+    assert (refused.returncode, "--force" in refused.stderr) == (3, True)
+    device.kill()
+    device.finish()
+    released = home.run("devices", "release", "field", "--json")
+    while released.returncode == 3:  # the hub may not have seen yet that the connection is gone
+        assert "is connected" in released.stderr
+        released = home.run("devices", "release", "field", "--json")
+    assert json.loads(released.stdout)["released"] is True
+    assert "free already" in home.run("devices", "release", "field").stdout
+    assert devices(home, "forget", "field") == {"device_id": "field", "forgotten": True}
+    assert [row["device_id"] for row in devices(home)["devices"]] == ["hub"]
+    for words, code in ((("forget", "hub", "--force"), 2), (("forget", "field"), 3), (("release", "field"), 3)):
+        assert home.run("devices", *words).returncode == code
+
+
 @linux_only
 def test_a_second_machine_gets_a_frozen_ones_place_only_when_that_has_stopped_and_the_first_cannot_come_back(home):
     fleet = {"heartbeat_s": 0.3, "lease_s": 3, "resume_window_s": 0.5, "probe_timeout_s": 0.3, "fresh_s": 0}

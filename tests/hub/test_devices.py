@@ -1,18 +1,22 @@
 """Facts about who may come as what, over a real server and real sockets, with the device's own process code."""
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from websockets.asyncio.client import connect as dial
 
 from starloom.aip.websocket import connect
 from starloom.clock import SystemClock
 from starloom.device.identity import DeviceIdentity
 from starloom.device.process import DeviceState, DeviceStatusReport, run_device
 from starloom.device.settings import DeviceSettings
+from starloom.hub.app import create_app
+from starloom.hub.guard import Guard
 from starloom.tools.router import ToolRouter
 
 PATIENCE_S = 20.0
@@ -74,6 +78,17 @@ async def a_credential(hub: Any, device_id: str, tls: ssl.SSLContext | None = No
         await device.registered()
     await gone(hub, device_id)
     return device.tokens[0]
+
+
+async def a_lost_process(hub: Any, device_id: str, *, instance: str) -> None:
+    """Register as a process with a record of its own, and be cut off without a goodbye."""
+    offer = {"v": 1, "caps": ["leases", "attempts"], "instance": instance}
+    frame = {"type": "register", "status": "ok", "client_id": device_id}
+    async with dial(hub.ws()) as client:
+        await client.send(json.dumps({**frame, "metadata": {"platform": "linux", "x_starloom": offer}}))
+        assert "lease_s" in await client.recv()
+        client.transport.abort()
+    await gone(hub, device_id)
 
 
 async def gone(hub: Any, device_id: str) -> None:
@@ -163,6 +178,73 @@ async def test_revoking_takes_open_invitations_for_the_name_away(tmp_path, serve
             await device.until(lambda report: "403" in report.detail)
 
 
+async def test_a_device_revoked_while_its_handshake_is_answered_is_not_served(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        token = await a_credential(hub, "field")
+        said = []
+
+        async def send(message):
+            said.append(message)
+            if message["type"] == "websocket.accept":
+                hub.galaxy.fleet.credentials.revoke("field")
+
+        async def receive():
+            return {"type": "websocket.connect"}
+
+        scope = {
+            "type": "websocket",
+            "path": "/ws",
+            "query_string": f"token={token}".encode(),
+            "headers": [(b"host", b"127.0.0.1")],
+        }
+        await create_app(hub.galaxy, Guard("key"))(scope, receive, send)
+        assert [message["type"] for message in said] == ["websocket.accept", "websocket.close"]
+        assert said[1]["code"] == 1008
+        assert not hub.galaxy.fleet.get("field").status.is_online
+
+
+async def test_a_device_that_is_away_is_forgotten_with_its_token(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        token = await a_credential(hub, "field")
+        assert await hub.call("POST", "/api/devices/field/forget", {}) == (
+            200,
+            {"device_id": "field", "forgotten": True},
+        )
+        assert (await hub.call("GET", "/api/devices/field"))[0] == 404
+        assert (await hub.call("POST", "/api/devices/field/forget", {}))[0] == 404
+        with pytest.raises(Exception, match="403"):
+            await connect(hub.ws(token))
+    async with served_hub(tmp_path) as again:
+        assert (await again.call("GET", "/api/devices/field"))[0] == 404
+
+
+async def test_a_device_that_is_connected_is_forgotten_only_by_force(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub, a_device(hub.ws(await invited(hub)), "field") as device:
+        await device.registered()
+        status, answer = await hub.call("POST", "/api/devices/field/forget", {})
+        assert (status, answer["kind"]) == (409, "DeviceError")
+        assert "--force" in answer["detail"]
+        assert (await hub.call("POST", "/api/devices/field/release"))[0] == 409
+        assert (await hub.call("POST", "/api/devices/field/forget", {"force": True}))[0] == 200
+        assert [record.device_id for record in hub.galaxy.fleet.records()] == ["hub"]
+        status, answer = await hub.call("POST", "/api/devices/hub/forget", {"force": True})
+        assert (status, answer["kind"]) == (400, "UsageError")
+
+
+async def test_a_lost_devices_place_is_held_until_it_is_released(tmp_path, served_hub):
+    async with served_hub(tmp_path) as hub:
+        await a_lost_process(hub, "field", instance="first")
+        assert 0 < (await hub.call("GET", "/api/devices/field"))[1]["held_s"] <= 300
+        assert "may act" in (await hub.call("POST", "/api/devices/field/forget", {}))[1]["detail"]
+        async with a_device(hub.ws(), "field") as device:
+            assert "may act" in await device.refused()
+            status, answer = await hub.call("POST", "/api/devices/field/release")
+            assert (status, answer["released"]) == (200, True)
+            assert answer["was_held_s"] > 0
+            await device.registered()
+        assert (await hub.call("POST", "/api/devices/nobody/release"))[0] == 404
+
+
 async def test_a_device_answers_a_ping(tmp_path, served_hub):
     async with served_hub(tmp_path) as hub:
         status, answer = await hub.call("POST", "/api/devices/hub/ping")
@@ -212,7 +294,10 @@ async def test_the_routes_are_in_openapi(tmp_path, served_hub):
         _, document = await hub.call("GET", "/api/openapi.json")
         wanted = {
             "/api/devices/invite",
-            *(f"/api/devices/{{device_id}}{end}" for end in ("", "/revoke", "/ping", "/rename", "/groups")),
+            *(
+                f"/api/devices/{{device_id}}{end}"
+                for end in ("", "/revoke", "/ping", "/rename", "/groups", "/forget", "/release")
+            ),
         }
         assert wanted <= document["paths"].keys()
 

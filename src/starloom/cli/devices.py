@@ -105,6 +105,31 @@ def revoke(device_id: str, as_json: bool) -> int:
 
 @devices.command()
 @click.argument("device_id")
+@click.option("--force", is_flag=True, help="Put it out when it is connected; its process counts as ended.")
+@json_option
+def forget(device_id: str, force: bool, as_json: bool) -> int:
+    """Remove all that is remembered of DEVICE_ID, its name and groups and token too."""
+    answer = _post(f"{_path(device_id)}/forget", {"force": force})
+    return _report(answer, f"{device_id} is forgotten; to come back it needs a new invitation.", as_json=as_json)
+
+
+@devices.command()
+@click.argument("device_id")
+@json_option
+def release(device_id: str, as_json: bool) -> int:
+    """Free DEVICE_ID's place at once: you know that the process which was lost has ended.
+
+    Otherwise the hub waits until a lost process has surely stopped, before it lets another one be DEVICE_ID. What the
+    lost one was doing is in doubt.
+    """
+    answer = _post(f"{_path(device_id)}/release")
+    was_held_s = answer["was_held_s"]
+    freed = "was free already" if was_held_s is None else f"is free now; it was held for {was_held_s:.0f} s more"
+    return _report(answer, f"The place of {device_id} {freed}.", as_json=as_json)
+
+
+@devices.command()
+@click.argument("device_id")
 @json_option
 def ping(device_id: str, as_json: bool) -> int:
     """Ask DEVICE_ID to show that it lives."""

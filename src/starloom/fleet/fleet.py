@@ -23,7 +23,7 @@ from starloom.fleet.principals import Principal
 from starloom.fleet.pushed import PushedTasks
 from starloom.fleet.records import DeviceRecord
 from starloom.fleet.registry import Registry
-from starloom.fleet.seat import Lease, Order
+from starloom.fleet.seat import Lease, Order, Seat
 from starloom.fleet.sessions import Sessions
 from starloom.fleet.settings import FleetSettings
 from starloom.fleet.tasks import TaskHandler, safe_task_name
@@ -106,11 +106,64 @@ class Fleet:
         self._registry.remember(seat)
         return seat.record
 
+    def held_s(self, device_id: str) -> float | None:
+        """Return for how long a lost process still has its place to itself; None when the place is free or taken."""
+        seat = self._registry.seat(device_id)
+        now = self.clock.monotonic()
+        return None if seat.connection is not None or seat.lease.allows(None, now) else seat.lease.until - now
+
     def release(self, device_id: str) -> None:
-        """Free a device's place for any process; only for one who knows that the last process has ended."""
+        """Free a lost device's place for any process and stop waiting for its commands, which are lost, in doubt.
+
+        Only for one who knows that the last process has ended; an id that was never seen has nothing to free.
+
+        Raises:
+            DeviceError: it is connected, so the place is its own.
+        """
         seat = self._registry.find(device_id)
-        if seat is not None:
-            seat.lease = Lease()
+        if seat is None:
+            return
+        if seat.connection is not None:
+            raise DeviceError(f"{device_id!r} is connected, so there is nothing to release.", device_id=device_id)
+        if seat.awaited:
+            seat.give_up()
+            self._sessions.device_gone(device_id)
+        seat.lease = Lease()
+        self._registry.remember(seat)
+
+    async def forget(self, device_id: str, *, force: bool = False) -> None:
+        """Remove what is known of a device, and its credential with it: nobody is to come by a token that is not shown.
+
+        Args:
+            device_id: the device.
+            force: put it out when it is connected, and free its place.
+
+        Raises:
+            UnknownDevice: it was never seen.
+            DeviceError: it is connected or may still act, and `force` was not said; or it is an outpost.
+        """
+        seat = self._registry.seat(device_id)
+        if seat.record.outpost:
+            raise DeviceError(f"{device_id!r} comes from the list of outposts; take it out there.", device_id=device_id)
+        if not force:
+            self._see_that_it_is_gone(seat)
+        if self.credentials is not None:
+            self.credentials.revoke(device_id)
+        await self.expel(device_id, "the device was forgotten")
+        self.release(device_id)
+        self._registry.forget(device_id)
+
+    def _see_that_it_is_gone(self, seat: Seat) -> None:
+        device_id, held_s = seat.device_id, self.held_s(seat.device_id)
+        if seat.connection is not None:
+            text = f"{device_id!r} is connected. Stop it there, or put it out and forget it with --force."
+            raise DeviceError(text, device_id=device_id)
+        if held_s is not None:
+            text = (
+                f"{device_id!r} was lost and its process may act for {held_s:.0f} s more. Wait, or say with --force "
+                "that it has ended."
+            )
+            raise DeviceError(text, device_id=device_id)
 
     def client_ids(self) -> tuple[str, ...]:
         """Return the ids of all registered clients, devices and constellation clients mixed as upstream does."""

@@ -83,9 +83,14 @@ class Registry:
         )
         device_id = next(gone, None)
         if device_id is not None:
-            del self._seats[device_id], self._statuses[device_id]
-            if self._known is not None:
-                self._known.forget(device_id)
+            self.forget(device_id)
+
+    def forget(self, device_id: str) -> None:
+        """Remove a device's seat and what is remembered of it; the caller saw that it is not connected."""
+        del self._seats[device_id], self._statuses[device_id]
+        if self._known is not None:
+            self._known.forget(device_id)
+        self._wake()
 
     def remember(self, seat: Seat) -> None:
         """Write down what is to outlive the hub; an outpost comes from its own file."""
@@ -118,11 +123,14 @@ class Registry:
         finally:
             self._watchers.discard(changed)
 
+    def _wake(self) -> None:
+        for watcher in self._watchers:
+            watcher.set()
+
     def _changed(self, seat: Seat) -> None:
         before, after = self._statuses[seat.device_id], seat.status
         self._statuses[seat.device_id] = after
-        for watcher in self._watchers:
-            watcher.set()
+        self._wake()
         if before is after:
             return
         if after in (DeviceStatus.CONNECTED, DeviceStatus.DISCONNECTED):

@@ -45,6 +45,14 @@ class NewGroups(BaseModel):
     groups: list[_Word] = Field(max_length=50)
 
 
+class Forgetting(BaseModel):
+    """Whether a device that is connected, or may still act, is put out first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    force: bool = False
+
+
 def add_device_routes(app: FastAPI, galaxy: Galaxy) -> None:
     """Add the routes below `/api/devices`."""
     fleet = galaxy.fleet
@@ -55,28 +63,11 @@ def add_device_routes(app: FastAPI, galaxy: Galaxy) -> None:
         wanted = (("groups", group), ("tags", tag), ("tools", tool))
         return {"devices": [row for row in rows if all(word is None or word in row[field] for field, word in wanted)]}
 
-    @app.post("/api/devices/invite", status_code=201)
-    async def invite(body: NewInvite) -> dict[str, Any]:
-        if body.device_id == galaxy.here:
-            raise UsageError(f"{body.device_id!r} is the hub's own device. Invite the machine under another name.")
-        made = _credentials(galaxy).invite(valid_s=body.valid_s, device_id=body.device_id)
-        return {"token": made.token, "device_id": made.device_id, "expires_at": made.expires_at.isoformat()}
-
     @app.get("/api/devices/{device_id}")
     async def device(device_id: str) -> dict[str, Any]:
         record = fleet.get(device_id)
-        return device_detail(record, _credentials(galaxy).credential_of(device_id))
-
-    @app.post("/api/devices/{device_id}/revoke")
-    async def revoke(device_id: str) -> dict[str, Any]:
-        if not _credentials(galaxy).revoke(device_id):
-            raise UsageError(
-                f"{device_id!r} has no credential of its own. A device that came with the hub's key leaves when "
-                "`starloom up` is started with another key.",
-                device_id=device_id,
-            )
-        await fleet.expel(device_id, "the credential was revoked")
-        return {"device_id": device_id, "revoked": True}
+        detail = device_detail(record, _credentials(galaxy).credential_of(device_id))
+        return {**detail, "held_s": fleet.held_s(device_id)}
 
     @app.post("/api/devices/{device_id}/ping")
     async def ping(device_id: str) -> dict[str, Any]:
@@ -90,6 +81,44 @@ def add_device_routes(app: FastAPI, galaxy: Galaxy) -> None:
     @app.post("/api/devices/{device_id}/groups")
     async def regroup(device_id: str, body: NewGroups) -> dict[str, Any]:
         return device_row(fleet.describe(device_id, groups=body.groups))
+
+    _add_doors(app, galaxy)
+
+
+def _add_doors(app: FastAPI, galaxy: Galaxy) -> None:
+    """Add the routes that let devices in and put them out."""
+    fleet = galaxy.fleet
+
+    @app.post("/api/devices/invite", status_code=201)
+    async def invite(body: NewInvite) -> dict[str, Any]:
+        if body.device_id == galaxy.here:
+            raise UsageError(f"{body.device_id!r} is the hub's own device. Invite the machine under another name.")
+        made = _credentials(galaxy).invite(valid_s=body.valid_s, device_id=body.device_id)
+        return {"token": made.token, "device_id": made.device_id, "expires_at": made.expires_at.isoformat()}
+
+    @app.post("/api/devices/{device_id}/revoke")
+    async def revoke(device_id: str) -> dict[str, Any]:
+        if not _credentials(galaxy).revoke(device_id):
+            raise UsageError(
+                f"{device_id!r} has no credential of its own. A device that came with the hub's key leaves when "
+                "`starloom up` is started with another key.",
+                device_id=device_id,
+            )
+        await fleet.expel(device_id, "the credential was revoked")
+        return {"device_id": device_id, "revoked": True}
+
+    @app.post("/api/devices/{device_id}/forget")
+    async def forget(device_id: str, body: Forgetting) -> dict[str, Any]:
+        if device_id == galaxy.here:
+            raise UsageError(f"{device_id!r} is the hub's own device and stays.", device_id=device_id)
+        await fleet.forget(device_id, force=body.force)
+        return {"device_id": device_id, "forgotten": True}
+
+    @app.post("/api/devices/{device_id}/release")
+    async def release(device_id: str) -> dict[str, Any]:
+        held_s = fleet.held_s(device_id)
+        fleet.release(device_id)
+        return {"device_id": device_id, "released": True, "was_held_s": held_s}
 
 
 def _credentials(galaxy: Galaxy) -> CredentialStore:
