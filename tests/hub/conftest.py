@@ -33,10 +33,13 @@ class ServedHub:
     def ws(self, token: str | None = KEY) -> str:
         return self.address.wire_url + ("" if token is None else f"?token={token}")
 
-    async def call(self, method: str, path: str, body: Any = None, *, key: str = KEY) -> tuple[int, Any]:
-        return await asyncio.to_thread(self._call, method, path, body, key)
+    async def call(
+        self, method: str, path: str, body: Any = None, *, key: str = KEY, idempotency_key: str | None = None
+    ) -> tuple[int, Any]:
+        more = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        return await asyncio.to_thread(self._call, method, path, body, key, more)
 
-    def _call(self, method: str, path: str, body: Any, key: str) -> tuple[int, Any]:
+    def _call(self, method: str, path: str, body: Any, key: str, more: dict[str, str]) -> tuple[int, Any]:
         where = self.address.host, self.address.port
         if self.address.certificate is None:
             connection = http.client.HTTPConnection(*where, timeout=30)
@@ -44,7 +47,7 @@ class ServedHub:
             context = ssl.create_default_context(cafile=self.address.certificate)
             connection = http.client.HTTPSConnection(*where, timeout=30, context=context)
         try:
-            headers = {"X-API-Key": key, "Content-Type": "application/json"}
+            headers = {"X-API-Key": key, "Content-Type": "application/json", **more}
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             reply = connection.getresponse()
             return reply.status, json.loads(reply.read().decode())

@@ -314,3 +314,18 @@ async def test_cancelled_append_leaves_the_journal_usable(journal):
     await asyncio.gather(waiting, return_exceptions=True)
     await journal.append(RUN, [ready(1)], keys=["a"])
     assert [one.seq for one in await journal.read(RUN)] == [1]
+
+
+async def test_events_are_found_by_how_their_keys_begin(journal):
+    await journal.append(RUN, [ready(1), ready(2), ready(3)], keys=["request:a:1", None, "request:b:1"])
+    await journal.append(OTHER, [ready(4), ready(5)], keys=["request:a:2", "answer:a"])
+
+    async def found(prefix: str, run_id: RunId | None = None) -> list[tuple[str, str, int]]:
+        return [(key, item.run_id, item.seq) for key, item in await journal.keyed(prefix, run_id)]
+
+    assert await found("request:", RUN) == [("request:a:1", RUN, 1), ("request:b:1", RUN, 3)]
+    assert await found("request:a:") == [("request:a:1", RUN, 1), ("request:a:2", OTHER, 1)]
+    assert await found("answer:a", RUN) == []
+    assert await found("request:", RunId("run_9")) == []
+    [(_, recorded)] = await journal.keyed("answer:")
+    assert recorded == (await journal.read(OTHER))[1]

@@ -20,8 +20,10 @@ from starloom.errors import DeviceError, PolicyError, StarloomError, UsageError
 from starloom.fleet.errors import UnknownDevice
 from starloom.hub.certificates import certified
 from starloom.hub.devices import add_device_routes
+from starloom.hub.edits import add_edit_routes
 from starloom.hub.guard import Guard
-from starloom.ids import ApprovalId, DeviceId, RunId
+from starloom.ids import DeviceId, RunId
+from starloom.orchestrator.requests import KeyReused
 from starloom.session.galaxy import Galaxy
 from starloom.session.undoing import effects_of, undo_effects
 from starloom.session.views import recorded_row, run_row
@@ -30,6 +32,7 @@ _OPEN_PATHS = frozenset(
     {"/", "/favicon.ico"}
 )  # the page itself holds nothing; all it shows comes from /api with the key
 _STATUS: tuple[tuple[type[StarloomError], int], ...] = (
+    (KeyReused, 422),
     (UsageError, 400),
     (UnknownDevice, 404),
     (DeviceError, 409),
@@ -54,39 +57,12 @@ class NewRun(BaseModel):
         return self
 
 
-class Answer(BaseModel):
-    """A person's answer to an approval."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    approved: bool
-    comment: str = ""
-
-
-class NewEdit(BaseModel):
-    """An edit of a running graph: commands in their serialised form, all or none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    commands: list[dict[str, Any]] = Field(min_length=1, max_length=10_000)
-    why: str = ""
-    against: int | None = None
-
-
 class Fork(BaseModel):
     """Where a new run leaves an old one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     at: int = Field(ge=1)
-
-
-class QuestionAnswer(BaseModel):
-    """A person's answer to a question."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    answer: str
 
 
 class Dispatch(BaseModel):
@@ -122,7 +98,8 @@ def create_app(galaxy: Galaxy, guard: Guard) -> FastAPI:
     _add_upstream_routes(app, galaxy)
     _add_run_routes(app, galaxy)
     _add_later_routes(app, galaxy)
-    _add_people_routes(app, galaxy)
+    _add_page(app)
+    add_edit_routes(app, galaxy)
     add_device_routes(app, galaxy)
     return app
 
@@ -202,11 +179,6 @@ def _add_run_routes(app: FastAPI, galaxy: Galaxy) -> None:
         lines = _lines(galaxy, RunId(run_id), after, follow=follow)
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
-    @app.post("/api/runs/{run_id}/cancel")
-    async def cancel(run_id: str) -> dict[str, Any]:
-        await galaxy.cancel(RunId(run_id))
-        return {"run_id": run_id}
-
     @app.post("/api/runs/{run_id}/resume")
     async def resume(run_id: str) -> dict[str, Any]:
         await galaxy.resume(RunId(run_id))
@@ -214,7 +186,7 @@ def _add_run_routes(app: FastAPI, galaxy: Galaxy) -> None:
 
 
 def _add_later_routes(app: FastAPI, galaxy: Galaxy) -> None:
-    """Add what can be done with a run once it exists: change it, leave it for another, take it back."""
+    """Add what can be done with a run once it exists: leave it for another, take it back."""
 
     @app.post("/api/runs/{run_id}/fork", status_code=201)
     async def fork(run_id: str, body: Fork) -> dict[str, Any]:
@@ -228,11 +200,6 @@ def _add_later_routes(app: FastAPI, galaxy: Galaxy) -> None:
     async def undo(run_id: str) -> dict[str, Any]:
         return {"devices": [device.to_row() for device in await undo_effects(galaxy, RunId(run_id))]}
 
-    @app.post("/api/runs/{run_id}/edits")
-    async def edit(run_id: str, body: NewEdit) -> dict[str, Any]:
-        version = await galaxy.edit(RunId(run_id), body.commands, why=body.why, against=body.against)
-        return {"run_id": run_id, "version": version}
-
 
 async def _lines(galaxy: Galaxy, run_id: RunId, after: int, *, follow: bool) -> AsyncIterator[str]:
     if follow:
@@ -243,19 +210,9 @@ async def _lines(galaxy: Galaxy, run_id: RunId, after: int, *, follow: bool) -> 
         yield json.dumps(recorded_row(recorded), ensure_ascii=False) + "\n"
 
 
-def _add_people_routes(app: FastAPI, galaxy: Galaxy) -> None:
+def _add_page(app: FastAPI) -> None:
     @app.get("/", response_class=HTMLResponse)
     async def page() -> HTMLResponse:
         text = resources.files("starloom.hub").joinpath("page.html").read_text(encoding="utf-8")
         policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
         return HTMLResponse(text, headers={"Content-Security-Policy": policy, "X-Frame-Options": "DENY"})
-
-    @app.post("/api/approvals/{approval_id}")
-    async def answer(approval_id: str, body: Answer) -> dict[str, Any]:
-        galaxy.desk.answer(ApprovalId(approval_id), approved=body.approved, by="user", comment=body.comment)
-        return {"approval_id": approval_id, "approved": body.approved}
-
-    @app.post("/api/questions/{question_id}")
-    async def reply(question_id: str, body: QuestionAnswer) -> dict[str, Any]:
-        galaxy.desk.reply(question_id, body.answer)
-        return {"question_id": question_id}

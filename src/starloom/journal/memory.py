@@ -21,7 +21,7 @@ class _Run:
 
     record: RunRecord
     rows: list[Row] = field(default_factory=list)
-    keys: set[str] = field(default_factory=set)
+    keys: dict[str, int] = field(default_factory=dict)  # key → seq
     epoch: int = 0
 
 
@@ -51,7 +51,7 @@ class MemoryJournal:
                 continue
             run.rows.append(row)
             if row.key is not None:
-                run.keys.add(row.key)
+                run.keys[row.key] = len(run.rows)
             recorded = to_recorded(run_id, len(run.rows), row)
             run.record = summarised(run.record, recorded)
             committed.append(recorded)
@@ -68,6 +68,17 @@ class MemoryJournal:
     async def read(self, run_id: RunId, after: int = 0) -> tuple[Recorded, ...]:
         """Return the events above `after`, in order."""
         return tuple([recorded async for chunk in self.chunks(run_id, after) for recorded in chunk])
+
+    async def keyed(self, prefix: str, run_id: RunId | None = None) -> tuple[tuple[str, Recorded], ...]:
+        """Return the events whose key begins with this; see `Journal.keyed`."""
+        self._check_open()
+        chosen = self._runs if run_id is None else {run_id: self._runs[run_id]} if run_id in self._runs else {}
+        return tuple(
+            (key, to_recorded(of, seq, run.rows[seq - 1]))
+            for of, run in chosen.items()
+            for key, seq in run.keys.items()
+            if key.startswith(prefix)
+        )
 
     async def chunks(self, run_id: RunId, after: int = 0, size: int = 1_000) -> AsyncIterator[tuple[Recorded, ...]]:
         """Yield the events above `after`, at most `size` at a time."""

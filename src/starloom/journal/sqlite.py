@@ -25,6 +25,7 @@ from starloom.journal.store import Fenced, RunRecord
 T = TypeVar("T")
 
 _LAST_SEQ = (1 << SEQ_BITS) - 1
+_AFTER_ALL = "\U0010ffff"  # a sign that no key holds
 _RUN_COLUMNS = "run_id, request, started_at_us, ended_at_us, stop_reason, last_seq"
 
 
@@ -86,6 +87,10 @@ class SqliteJournal:
     async def read(self, run_id: RunId, after: int = 0) -> tuple[Recorded, ...]:
         """Return the events above `after`, in order; `chunks` is the form for long runs."""
         return tuple([recorded async for chunk in self.chunks(run_id, after) for recorded in chunk])
+
+    async def keyed(self, prefix: str, run_id: RunId | None = None) -> tuple[tuple[str, Recorded], ...]:
+        """Return the events whose key begins with this; see `Journal.keyed`."""
+        return await self.query(lambda reader: _keyed(reader, prefix, run_id))
 
     async def chunks(self, run_id: RunId, after: int = 0, size: int = 1_000) -> AsyncIterator[tuple[Recorded, ...]]:
         """Yield the events above `after`, at most `size` at a time, each chunk one short read."""
@@ -192,6 +197,17 @@ def _recorded(reader: sqlite3.Connection, run_id: RunId, after: int, size: int) 
         (*bounds, size),
     ).fetchall()
     return to_many_recorded(run_id, rows)
+
+
+def _keyed(reader: sqlite3.Connection, prefix: str, run_id: RunId | None) -> tuple[tuple[str, Recorded], ...]:
+    """Look keys up in their index, run by run, in the reader thread."""
+    rows = reader.execute(
+        "SELECT key, run_id, position & ?, at_us, kind, body FROM runs "
+        "JOIN events ON position >> 32 = runs.number AND key >= ? AND key < ? "
+        "WHERE NOT hidden AND (? IS NULL OR run_id = ?) ORDER BY position",
+        (_LAST_SEQ, prefix, prefix + _AFTER_ALL, run_id, run_id),
+    ).fetchall()
+    return tuple((key, to_many_recorded(RunId(of), [tuple(row)])[0]) for key, of, *row in rows)
 
 
 def _rows(reader: sqlite3.Connection, run_id: RunId, after: int, size: int) -> tuple[NumberedRow, ...]:

@@ -66,6 +66,10 @@ class Journal(Protocol):
         """Return the events with a sequence number above `after`, in order; empty for an unknown run."""
         ...
 
+    async def keyed(self, prefix: str, run_id: RunId | None = None) -> tuple[tuple[str, Recorded], ...]:
+        """Return the events whose idempotency key begins with this, with their keys, in order; None: of all runs."""
+        ...
+
     def chunks(self, run_id: RunId, after: int = 0, size: int = 1_000) -> AsyncIterator[tuple[Recorded, ...]]:
         """Yield the events above `after` in order, at most `size` at a time: a fold of any length in bounded memory."""
         ...

@@ -37,6 +37,7 @@ from starloom.orchestrator.endings import final_results, sealed, stop_reason
 from starloom.orchestrator.performing import Performer, Reconcile
 from starloom.orchestrator.ports import DeviceDirectory, Failed, TaskExecutor
 from starloom.orchestrator.replanning import Replan, ReplanRequest
+from starloom.orchestrator.requests import REQUESTS, Answer, Request
 from starloom.orchestrator.scheduler import Scheduler
 from starloom.orchestrator.settings import RunSettings
 from starloom.orchestrator.state import RunState, fold
@@ -45,6 +46,7 @@ from starloom.orchestrator.timers import Timers
 
 _logger = logging.getLogger(__name__)
 
+_NO_KEYS: Mapping[int, str] = {}
 _Asked: TypeAlias = "asyncio.Future[s.Reply | None]"
 
 
@@ -106,6 +108,7 @@ class Runner:
         self._inbox: deque[tuple[s.Signal, _Asked | None]] = deque()
         self._wakeup = asyncio.Event()
         self._finish: s.Finish | None = None
+        self._answered: dict[str, Answer] = {}
         self._is_closing = False
         self._timers = Timers(clock)
         self._performer = Performer(executor, self._timers, self._settings.stop_grace_s, self._attempt_over, reconcile)
@@ -165,6 +168,8 @@ class Runner:
         self._state = fold(self.run_id, recorded, self._callables)
         if self._state.is_over:
             return await self._report_again()
+        keyed = await self._journal.keyed(REQUESTS, self.run_id)
+        self._answered = {key: item.event for key, item in keyed if isinstance(item.event, Answer)}
         event = e.RunResumed("recovery")
         self._state.apply(event)
         await self._commit([event])
@@ -177,24 +182,28 @@ class Runner:
         by: str = "user",
         why: str = "",
         against: int | None = None,
+        request: Request | None = None,
     ) -> e.EditApplied:
         """Edit the constellation while it runs: all commands or none; returns when it is committed.
 
+        A `request` that was sent before gets the answer it got then, in an earlier life of the run too.
+
         Raises:
             EditError: refused; nothing changed. `ConflictError` when it cannot be rebased on the newest version.
+            KeyReused: the request's key was used for another one; nothing changed.
         """
-        reply = await self._ask(s.EditProposed(commands, by, why, against))
+        reply = await self._ask(s.EditProposed(commands, by, why, against, request=request))
         if reply is None or reply.edit is None:
             raise (reply.problem if reply and reply.problem else Bug("An edit got no reply."))
         return reply.edit
 
-    async def undo(self, by: str = "user") -> e.EditApplied | None:
+    async def undo(self, by: str = "user", request: Request | None = None) -> e.EditApplied | None:
         """Undo the newest edit; None when there is none. Raises EditError when it touches what has started."""
-        return await self._step("undo", by)
+        return await self._step("undo", by, request)
 
-    async def redo(self, by: str = "user") -> e.EditApplied | None:
+    async def redo(self, by: str = "user", request: Request | None = None) -> e.EditApplied | None:
         """Make the newest undone edit again; None when there is none. Raises EditError when it cannot be made."""
-        return await self._step("redo", by)
+        return await self._step("redo", by, request)
 
     async def pause(self, by: str = "user") -> None:
         """Hold new starts; live attempts go on."""
@@ -224,7 +233,9 @@ class Runner:
     # The one owner of the run's state
 
     async def _drive(self) -> RunResult:
-        scheduler = Scheduler(self._state, self._settings, has_planner=self._replan is not None)
+        scheduler = Scheduler(
+            self._state, self._settings, has_planner=self._replan is not None, answered=self._answered
+        )
         self._scheduler = scheduler
         self._inbox.appendleft((s.Begin(), None))
         self._inbox.appendleft((self._offers(), None))
@@ -248,7 +259,7 @@ class Runner:
         for note in decision.notes:
             _logger.info("Run %s: %s", self.run_id, note)
         if decision.events:
-            await self._commit(decision.events)
+            await self._commit(decision.events, decision.keys)
         replies = iter([command for command in decision.commands if isinstance(command, s.Reply)])
         for command in decision.commands:
             self._carry_out(command)
@@ -257,11 +268,12 @@ class Runner:
             if not answer.done():
                 answer.set_result(reply)
 
-    async def _commit(self, events: Sequence[Event]) -> None:
+    async def _commit(self, events: Sequence[Event], keys: Mapping[int, str] = _NO_KEYS) -> None:
         if self._journal is not None:
             if isinstance(events[-1], e.RunEnded):
                 events = [*events[:-1], sealed(events[-1], self._state.constellation)]
-            recorded = await self._journal.append(self.run_id, events, epoch=self._epoch)
+            named = [keys.get(place) for place in range(len(events))] if keys else ()
+            recorded = await self._journal.append(self.run_id, events, keys=named, epoch=self._epoch)
             if self._stream is not None:
                 self._stream.publish(recorded)
         elif self._stream is not None:
@@ -306,8 +318,8 @@ class Runner:
         self._wakeup.set()
         return await asked
 
-    async def _step(self, action: str, by: str) -> e.EditApplied | None:
-        reply = await self._ask(s.EditProposed((), by, action=action))
+    async def _step(self, action: str, by: str, request: Request | None) -> e.EditApplied | None:
+        reply = await self._ask(s.EditProposed((), by, action=action, request=request))
         if reply is not None and reply.problem is not None:
             raise reply.problem
         return None if reply is None else reply.edit

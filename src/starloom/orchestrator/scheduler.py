@@ -7,26 +7,27 @@ edges, an edit what it changed. Nothing polls. Source: constellation.md, Schedul
     signal ─▶ handler ─▶ settle (conditions, unreachable, newly ready) ─▶ dispatch ─▶ missing devices ─▶ planner ─▶ end?
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import assert_never
 
 from starloom.constellation.constellation import why_unreachable
 from starloom.constellation.enums import CancelReason
-from starloom.constellation.history import Edit
 from starloom.constellation.problems import ConstellationError, EditError
 from starloom.constellation.references import ReferenceProblem
 from starloom.constellation.star import TaskStar
 from starloom.constellation.statistics import statistics
 from starloom.ids import DeviceId, TaskId, attempt_id
 from starloom.journal import events as e
-from starloom.journal.events import Json
 from starloom.orchestrator import signals as s
 from starloom.orchestrator.assignment import Assignment
 from starloom.orchestrator.attempts import build_attempt
+from starloom.orchestrator.editing import Editing
 from starloom.orchestrator.endings import end_event, final_results, gives_up_lost, retry_delay, stop_reason, why_waiting
 from starloom.orchestrator.ports import Completed, DeviceOffer, Failed
 from starloom.orchestrator.ranks import Ranks
 from starloom.orchestrator.replanning import Surprise
+from starloom.orchestrator.requests import Answer
 from starloom.orchestrator.results import mismatch
 from starloom.orchestrator.settings import RunSettings
 from starloom.orchestrator.state import LiveAttempt, RunState
@@ -36,14 +37,29 @@ _LOST = "device_lost"
 
 
 class Scheduler:
-    """The decisions of one run. Only `decide` moves `state` from now on; `has_planner`: surprises can be answered."""
+    """The decisions of one run. Only `decide` moves `state` from now on.
 
-    def __init__(self, state: RunState, settings: RunSettings, *, has_planner: bool = False) -> None:
+    Args:
+        state: the run so far.
+        settings: limits and policies.
+        has_planner: surprises can be answered.
+        answered: what came of requests before a restart, by their keys in the journal.
+    """
+
+    def __init__(
+        self,
+        state: RunState,
+        settings: RunSettings,
+        *,
+        has_planner: bool = False,
+        answered: Mapping[str, Answer] | None = None,
+    ) -> None:
         self.state = state
         self._settings = settings
         self._surprises = Surprises(settings, has_planner=has_planner)
         self._assignment = Assignment()
         self._ranks = Ranks()
+        self._editing = Editing(state, self._assignment, self._ranks, self._emit, answered or {})
         self._stopping: dict[TaskId, tuple[str, str]] = {}
         self._barred: set[DeviceId] = set()
         self._offers: tuple[DeviceOffer, ...] = ()
@@ -91,7 +107,7 @@ class Scheduler:
             case s.Woke():
                 self._woke(signal.key)
             case s.EditProposed():
-                self._edit_proposed(signal)
+                self._command(self._editing.propose(signal))
             case s.PlannerAnswered():
                 self._planner_answered(signal)
             case s.PauseAsked():
@@ -112,8 +128,10 @@ class Scheduler:
         self._call_planner()
         self._end_if_done()
 
-    def _emit(self, event: e.Event) -> None:
+    def _emit(self, event: e.Event, key: str | None = None) -> None:
         self.state.apply(event, self._at)
+        if key is not None:
+            self._decision.keys[len(self._decision.events)] = key
         self._decision.events.append(event)
 
     def _command(self, command: s.Command) -> None:
@@ -229,55 +247,18 @@ class Scheduler:
                 if live.device_id == name and gives_up_lost(self.state, live, self._settings):
                     self._stop(live, _LOST, "")
 
-    def _edit_proposed(self, signal: s.EditProposed) -> None:
-        try:
-            edit = self._edit(signal)
-        except ConstellationError as problem:
-            self._refuse(signal.commands, signal.by, problem)
-            self._command(s.Reply(problem=problem))
-            return
-        self._command(s.Reply(edit))
-
-    def _edit(self, signal: s.EditProposed) -> e.EditApplied | None:
-        editor = self.state.editor
-        if self.state.is_cancelled:
-            raise EditError("The run has been cancelled; it takes no more edits.")
-        edit: Edit | None
-        if signal.action == "edit":
-            if signal.by != "import" and any(s.form_of(command).get("with_state") for command in signal.commands):
-                raise EditError("with_state is for imports: an edit describes tasks, it does not report results.")
-            edit = editor.batch(signal.commands, by=signal.by, why=signal.why, against=signal.against)
-        else:
-            edit = editor.undo(signal.by) if signal.action == "undo" else editor.redo(signal.by)
-        if edit is None:
-            return None
-        event = e.EditApplied(edit.version, list(edit.commands), edit.by, edit.why, edit.against, signal.action)
-        self._emit(event)
-        constellation = self.state.constellation
-        for star in self._ranks.update(constellation, edit.changes):
-            if self._assignment.is_queued(star.task_id):
-                self._assignment.queue(star, self._ranks.of(star))
-        for change in edit.changes:
-            target = change.star.task_id if change.star else change.line.to_task_id if change.line else None
-            if target is not None and target not in constellation.ready:
-                self._assignment.withdraw(target)
-                self.state.missing.pop(target, None)
-        return event
-
     def _planner_answered(self, signal: s.PlannerAnswered) -> None:
         self._surprises.is_answering = False
         if signal.error is not None:
             self._decision.notes.append(f"the planner could not be had: {signal.error}")
         if not signal.commands:
             return
+        proposed = s.EditProposed(signal.commands, "planner", signal.why, signal.against)
         try:
-            self._edit(s.EditProposed(signal.commands, "planner", signal.why, signal.against))
+            self._editing.make(proposed)
         except ConstellationError as problem:
-            self._refuse(signal.commands, "planner", problem)
+            self._editing.refuse(proposed, problem)
             self._surprises.add(Surprise("edit_refused", detail=problem.message))
-
-    def _refuse(self, commands: Json, by: str, problem: ConstellationError) -> None:
-        self._emit(e.EditRefused([s.form_of(command) for command in commands], by, problem.message))
 
     def _cancel(self, signal: s.CancelAsked) -> None:
         constellation = self.state.constellation

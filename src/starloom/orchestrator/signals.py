@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from starloom.constellation.commands import Command as EditCommand
-from starloom.constellation.problems import ConstellationError
+from starloom.errors import UsageError
 from starloom.ids import AttemptId, DeviceId, TaskId
 from starloom.journal.events import EditApplied, Event, Json
 from starloom.orchestrator.ports import Attempt, DeviceOffer, Outcome
 from starloom.orchestrator.replanning import Surprise
+from starloom.orchestrator.requests import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,14 @@ class Woke:
 
 @dataclass(frozen=True, slots=True)
 class EditProposed:
-    """Someone wants to edit. `action` is `edit`, `undo` or `redo`."""
+    """Someone wants to edit. `action` is `edit`, `undo` or `redo`; a `request` that came before is answered as then."""
 
     commands: Sequence[Mapping[str, Any] | EditCommand]
     by: str
     why: str = ""
     against: int | None = None
     action: str = "edit"
+    request: Request | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ class Reply:
     """Answer the one who proposed an edit; `edit` None without `problem`: there was nothing to undo."""
 
     edit: EditApplied | None = None
-    problem: ConstellationError | None = None
+    problem: UsageError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +177,15 @@ Command: TypeAlias = Start | Stop | Wake | CallPlanner | Reply | Finish
 
 @dataclass(slots=True)
 class Decision:
-    """What follows from a signal: append the events, then carry out the commands. `notes` go to the log."""
+    """What follows from a signal: append the events, then carry out the commands. `notes` go to the log.
+
+    `keys` holds idempotency keys of events by their place in `events`.
+    """
 
     events: list[Event] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    keys: dict[int, str] = field(default_factory=dict)
 
 
 def form_of(command: Mapping[str, Json] | EditCommand) -> dict[str, Json]:

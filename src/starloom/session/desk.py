@@ -26,16 +26,22 @@ class _Waiting(Generic[T]):
 
     def __init__(self) -> None:
         self._open: dict[str, asyncio.Future[T]] = {}
+        self._runs: dict[str, RunId] = {}
 
-    def open(self, key: str) -> "asyncio.Future[T]":
+    def open(self, key: str, run_id: RunId) -> "asyncio.Future[T]":
         if key not in self._open:
             self._open[key] = asyncio.get_running_loop().create_future()
+            self._runs[key] = run_id
         return self._open[key]
 
     def close(self, key: str) -> None:
         future = self._open.pop(key, None)
+        self._runs.pop(key, None)
         if future is not None:
             future.cancel()
+
+    def run_of(self, key: str) -> RunId | None:
+        return self._runs.get(key) if self.is_open(key) else None
 
     def is_open(self, key: str) -> bool:
         future = self._open.get(key)
@@ -65,11 +71,11 @@ class ApprovalDesk:
         keeping: list[Coroutine[Any, Any, None]] = []
         for approval in past.approvals.values():
             if approval.answer is None:
-                answered = self._approvals.open(approval.approval_id)
+                answered = self._approvals.open(approval.approval_id, run_id)
                 keeping.append(self._keep_approval(run_id, approval.approval_id, answered))
         for question in past.questions.values():
             if question.answer is None:
-                replied = self._questions.open(question.question_id)
+                replied = self._questions.open(question.question_id, run_id)
                 keeping.append(self._keep_question(run_id, question.question_id, replied))
         return keeping
 
@@ -105,7 +111,7 @@ class ApprovalDesk:
                 if past is not None:
                     self._asked_before[approval.approval_id] = past
                     return
-                self._approvals.open(approval.approval_id)
+                self._approvals.open(approval.approval_id, approval.run_id)
                 event = ApprovalAsked(
                     approval_id=approval.approval_id,
                     action_hash=approval.action_hash,
@@ -130,13 +136,17 @@ class ApprovalDesk:
             return past.answer
         approval_id = past.approval_id if past else approval.approval_id
         try:
-            return await self._approvals.open(approval_id)
+            return await self._approvals.open(approval_id, approval.run_id)
         finally:
             self._approvals.close(approval_id)
 
     def is_open(self, key: str) -> bool:
         """Whether an approval or a question of this id waits for an answer, so that a view need not ask in vain."""
         return self._approvals.is_open(key) or self._questions.is_open(key)
+
+    def run_of(self, key: str) -> RunId | None:
+        """Return the run whose approval or question of this id is open; None: nothing of that id is."""
+        return self._approvals.run_of(key) or self._questions.run_of(key)
 
     def answer(self, approval_id: ApprovalId, *, approved: bool, by: str, comment: str = "") -> None:
         """Give a person's answer.
@@ -160,7 +170,7 @@ class ApprovalDesk:
             return past.answer
         question_id = past.question_id if past else self._ids.new("question")
         try:
-            answered = self._questions.open(question_id)
+            answered = self._questions.open(question_id, run_id)
             if past is None:
                 await self._journal.append(run_id, [QuestionAsked(question_id, text, task_id)])
             await asyncio.wait({answered, settled}, return_when=asyncio.FIRST_COMPLETED)

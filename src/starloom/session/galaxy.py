@@ -200,17 +200,16 @@ class Galaxy:
         await self.resume(fork_id)
         return fork_id
 
-    async def edit(self, run_id: RunId, commands: list[Json], *, why: str = "", against: int | None = None) -> int:
-        """Edit the graph of a run that runs here; return the new version, once it is committed.
+    def runner(self, run_id: RunId) -> Runner:
+        """Return what drives a run that runs here; `changing` edits through it.
 
         Raises:
             UsageError: the run is not running in this hub.
-            EditError: refused; nothing changed.
         """
         runner = self._runners.get(run_id)
         if runner is None:
             raise UsageError(f"Run {run_id!r} is not running in this hub.", run_id=run_id)
-        return (await runner.edit(commands, why=why, against=against)).version
+        return runner
 
     async def acknowledge(self) -> None:
         """Tell devices which of their results are committed; for as long as the hub runs."""
