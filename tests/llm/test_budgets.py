@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -30,7 +31,9 @@ class FakeModel:
     name: str = "fake"
     asked: int = 0
 
-    async def complete(self, messages: list[Message], schema: type[Word], *, max_tokens: int = 2048) -> Reply[Word]:
+    async def complete(
+        self, messages: list[Message], schema: type[Word], *, max_tokens: int = 2048, **_: Any
+    ) -> Reply[Word]:
         self.asked += 1
         return Reply(schema(word="hi"), self.name, Usage(60, 40, cost=self.cost))
 
@@ -91,7 +94,9 @@ def test_estimate_counts_a_chinese_character_as_a_token() -> None:
 
 async def test_calls_side_by_side_cannot_break_a_budget_together() -> None:
     class Parallel(FakeModel):
-        async def complete(self, messages: list[Message], schema: type[Word], *, max_tokens: int = 2048) -> Reply[Word]:
+        async def complete(
+            self, messages: list[Message], schema: type[Word], *, max_tokens: int = 2048, **_: Any
+        ) -> Reply[Word]:
             self.asked += 1
             if self.asked == 1:
                 with pytest.raises(ModelFault, match="for calls under way"):

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -31,7 +32,9 @@ class FakeModel:
     closed: list[str] = field(default_factory=list)
     is_asked: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def complete(self, messages: list[Message], schema: type[Word], *, max_tokens: int = 2048) -> Reply[Word]:
+    async def complete(
+        self, messages: list[Message], schema: type[Word], *, max_tokens: int = 2048, **_: Any
+    ) -> Reply[Word]:
         line = self.script[min(self.asked, len(self.script) - 1)]
         self.asked += 1
         self.is_asked.set()

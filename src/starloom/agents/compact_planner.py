@@ -24,7 +24,7 @@ from starloom.agents.compact_grammar import (
 )
 from starloom.agents.compact_reading import CompactStep, plain, read_plan, with_edges
 from starloom.agents.plans import DeviceProfile, PlanDraft, PlannedStep
-from starloom.llm.port import Generated, GrammarModel, Message, Usage
+from starloom.llm.port import Generated, GrammarModel, Message, Usage, total_usage
 
 MAX_TOKENS = 400
 MAX_SECOND_TRIES = 2
@@ -84,7 +84,7 @@ class CompactPlanner:
         return _Attempt(generated, steps, complaints(steps, request, device_ids, example_texts()))
 
     def _draft(self, chosen: "_Attempt", attempts: Sequence["_Attempt"]) -> PlanDraft:
-        usage = _total([attempt.generated.usage for attempt in attempts])
+        usage = total_usage([attempt.generated.usage for attempt in attempts])
         if chosen.is_refusal:
             return PlanDraft((), chosen.generated.model, usage, refusal=_REFUSAL)
         warnings = tuple(item.text for item in chosen.complaints)
@@ -143,15 +143,3 @@ def _nothing_offered(devices: Sequence[DeviceProfile]) -> str:
     if not devices:
         return "No device is connected. Start one with: starloom up"
     return "The connected devices offer no tool that the embedded planner can use. Choose a larger model."
-
-
-def _total(usages: Sequence[Usage]) -> Usage:
-    costs = [usage.cost for usage in usages]
-    known = [cost for cost in costs if cost is not None]
-    return Usage(
-        sum(usage.input_tokens for usage in usages),
-        sum(usage.output_tokens for usage in usages),
-        sum(usage.cached_tokens for usage in usages),
-        sum(usage.requests for usage in usages),
-        sum(known) if len(known) == len(costs) else None,
-    )

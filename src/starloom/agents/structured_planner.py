@@ -18,10 +18,9 @@ from starloom.agents.plans import DeviceProfile, PlanDraft, PlannedStep
 from starloom.agents.ports import Fence
 from starloom.agents.prompts import tool_line
 from starloom.agents.replies import Closed
-from starloom.agents.strategies.think import total_usage
 from starloom.constellation.problems import ConstellationError
 from starloom.errors import ModelError
-from starloom.llm.port import Message, Model, Usage
+from starloom.llm.port import Message, Model, Usage, total_usage
 from starloom.processing.dispatch import Json
 from starloom.safety.provenance import Origin, Provenance
 

@@ -11,22 +11,65 @@ A budget in dollars cannot be kept with a model whose price is unknown, so such 
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import date
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from starloom.clock import Clock
 from starloom.llm.faults import FaultKind, ModelFault
 from starloom.llm.metering import Meter, metered
-from starloom.llm.port import Generated, GrammarModel, Message, Model, Reply, Usage, estimated_tokens
+from starloom.llm.port import (
+    Follow,
+    Generated,
+    GrammarModel,
+    Message,
+    Model,
+    Progress,
+    Reply,
+    Usage,
+    estimated_tokens,
+)
 
 T = TypeVar("T", bound=BaseModel)
 
 Told: TypeAlias = Callable[[str, Usage], Awaitable[None]]
 """Hears of each call that was made: the model's name and what it used."""
+
+
+class Answered(Protocol):
+    """What a call gives: a `Reply` or a `Generated`."""
+
+    @property
+    def model(self) -> str:
+        """The model that answered."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """What it used."""
+        ...
+
+
+A = TypeVar("A", bound=Answered)
+
+
+class Watch(Protocol):
+    """Sees one call while it is under way."""
+
+    def sent(self, tokens: int) -> None:
+        """Hear, before each request of the call, what the call has used by then with what is sent."""
+        ...
+
+    def heard(self, progress: Progress) -> None:
+        """Hear how the reply grows."""
+        ...
+
+
+Watching: TypeAlias = Callable[[str], AbstractContextManager[Watch]]
+"""Is there while a call of the named model is under way, until what it used is counted."""
 
 
 class Limits(BaseModel):
@@ -87,7 +130,7 @@ class Ledger:
         for key in _keys(run, task, day):
             before = self._spent[key]
             self._spent[key] = Spent(
-                before.tokens + usage.input_tokens + usage.output_tokens,
+                before.tokens + usage.tokens,
                 before.dollars + (usage.cost or 0.0),
                 before.has_unknown or usage.cost is None,
             )
@@ -132,8 +175,23 @@ def _keys(run: str, task: str, day: date) -> tuple[tuple[str, str], ...]:
     return (("run", run), *task_key, ("day", day.isoformat()))
 
 
+class _Unwatched:
+    """Sees nothing."""
+
+    def sent(self, tokens: int) -> None:
+        pass
+
+    def heard(self, progress: Progress) -> None:
+        pass
+
+
 class Allowance:
-    """What one run and task may still use. `told` hears of each reply, `told_of_waste` of what gave none."""
+    """What one run and task may still use.
+
+    Args:
+        told: hears of each reply, `told_of_waste` of what gave none: failed and cancelled calls.
+        watching: sees each call while it is under way, so that its reply is followed; None: nobody does.
+    """
 
     def __init__(
         self,
@@ -144,6 +202,7 @@ class Allowance:
         task: str = "",
         told: Told | None = None,
         told_of_waste: Told | None = None,
+        watching: Watching | None = None,
     ) -> None:
         self._ledger = ledger
         self._clock = clock
@@ -151,39 +210,49 @@ class Allowance:
         self._task = task
         self._told = told
         self._told_of_waste = told_of_waste
+        self._watching = watching
 
-    @property
-    def today(self) -> date:
-        """The day that a call made now counts for."""
-        return self._clock.now().date()
-
-    def admit(self, model: str, tokens: int, day: date) -> None:
-        """Return when a call of that many tokens fits.
+    async def call(
+        self, model: str, needed: int, ask: Callable[[Follow | None], Awaitable[A]], follow: Follow | None = None
+    ) -> A:
+        """Return what `ask` gives, when a call of so many tokens fits; count what it used, also when it fails.
 
         Raises:
-            ModelFault: a budget would be broken.
+            ModelFault: a budget would be broken; nothing was asked.
         """
+        day = self._clock.now().date()
+        self._admit(model, needed, day)
+        with self._watching(model) if self._watching else nullcontext(_Unwatched()) as watch:
+            # What a further request needs includes what the call holds already, so only the rest is asked for.
+            meter = Meter(lambda name, tokens: self._admit(name, max(0, tokens - needed), day), watch.sent)
+            heard = _both(follow, watch.heard) if self._watching else follow
+            try:
+                with self._ledger.holding(needed, run=self._run, task=self._task, day=day), metered(meter):
+                    answer = await ask(heard)
+            finally:
+                for name, usage in meter.wasted:
+                    await self._count(name, usage, day, self._told_of_waste)
+            await self._count(answer.model, answer.usage, day, self._told)
+        return answer
+
+    def _admit(self, model: str, tokens: int, day: date) -> None:
         breach = self._ledger.breach(tokens, run=self._run, task=self._task, day=day)
         if breach is not None:
             raise ModelFault(FaultKind.OUT_OF_BUDGET, f"The model {model!r} was not asked: {breach}.", model=model)
 
-    @contextmanager
-    def holding(self, tokens: int, day: date) -> Iterator[None]:
-        """Keep the tokens for a call while the block runs."""
-        with self._ledger.holding(tokens, run=self._run, task=self._task, day=day):
-            yield
-
-    async def count(self, model: str, usage: Usage, day: date) -> None:
-        """Count a call that was made, and tell of it."""
+    async def _count(self, model: str, usage: Usage, day: date, told: Told | None) -> None:
         self._ledger.add(usage, run=self._run, task=self._task, day=day)
-        if self._told is not None:
-            await self._told(model, usage)
+        if told is not None:
+            await told(model, usage)
 
-    async def count_wasted(self, model: str, usage: Usage, day: date) -> None:
-        """Count what a model used without giving a reply, and tell of it."""
-        self._ledger.add(usage, run=self._run, task=self._task, day=day)
-        if self._told_of_waste is not None:
-            await self._told_of_waste(model, usage)
+
+def _both(one: Follow | None, other: Follow) -> Follow:
+    def follow(progress: Progress) -> None:
+        if one is not None:
+            one(progress)
+        other(progress)
+
+    return follow
 
 
 class BudgetedModel:
@@ -198,25 +267,19 @@ class BudgetedModel:
         """The wrapped model's name."""
         return self._model.name
 
-    async def complete(self, messages: list[Message], schema: type[T], *, max_tokens: int = 2048) -> Reply[T]:
+    async def complete(
+        self, messages: list[Message], schema: type[T], *, max_tokens: int = 2048, follow: Follow | None = None
+    ) -> Reply[T]:
         """Return the wrapped model's reply.
 
         Raises:
             ModelFault: a budget would be broken; nothing was asked.
         """
-        allowance, day = self._allowance, self._allowance.today
-        needed = estimated_tokens(messages, schema) + max_tokens
-        allowance.admit(self.name, needed, day)
-        # What a further request needs includes what the call holds already, so only the rest is asked for.
-        meter = Meter(lambda model, tokens: allowance.admit(model, max(0, tokens - needed), day))
-        try:
-            with allowance.holding(needed, day), metered(meter):
-                reply = await self._model.complete(messages, schema, max_tokens=max_tokens)
-        finally:
-            for model, usage in meter.wasted:
-                await allowance.count_wasted(model, usage, day)
-        await allowance.count(reply.model, reply.usage, day)
-        return reply
+
+        def ask(heard: Follow | None) -> Awaitable[Reply[T]]:
+            return self._model.complete(messages, schema, max_tokens=max_tokens, follow=heard)
+
+        return await self._allowance.call(self.name, estimated_tokens(messages, schema) + max_tokens, ask, follow)
 
 
 class BudgetedGrammarModel:
@@ -231,16 +294,16 @@ class BudgetedGrammarModel:
         """The wrapped model's name."""
         return self._model.name
 
-    async def generate(self, messages: list[Message], grammar: str, *, max_tokens: int = 512) -> Generated:
+    async def generate(
+        self, messages: list[Message], grammar: str, *, max_tokens: int = 512, follow: Follow | None = None
+    ) -> Generated:
         """Return the wrapped model's text.
 
         Raises:
             ModelFault: a budget would be broken; nothing was asked.
         """
-        allowance, day = self._allowance, self._allowance.today
-        needed = estimated_tokens(messages) + max_tokens
-        allowance.admit(self.name, needed, day)
-        with allowance.holding(needed, day):
-            generated = await self._model.generate(messages, grammar, max_tokens=max_tokens)
-        await allowance.count(generated.model, generated.usage, day)
-        return generated
+
+        def ask(heard: Follow | None) -> Awaitable[Generated]:
+            return self._model.generate(messages, grammar, max_tokens=max_tokens, follow=heard)
+
+        return await self._allowance.call(self.name, estimated_tokens(messages) + max_tokens, ask, follow)

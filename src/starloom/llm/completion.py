@@ -6,21 +6,23 @@ Made by `session` (and `llm.fallback`) from a profile; called by agents and plan
      ▲      ├─ not usable: one line that names the field; the broken text never enters the history ──┐
      │      └─ cut off: more room                                                                    │
      ├── mode refused: native → tool → prompted, remembered · picture refused: left out, remembered  │
+     ├── stream broken off: taken whole from now on                                                  │
      └───────────────────────────────── repair_turns at most ────────────────────────────────────────┘
 """
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from starloom.llm.answers import Answer
 from starloom.llm.compaction import compacted
 from starloom.llm.faults import FaultKind, ModelFault, advice
 from starloom.llm.fitting import Fitted, read_reply
 from starloom.llm.metering import current_meter
-from starloom.llm.openai_compatible import Answer
-from starloom.llm.port import Message, Reply, Usage, estimated_tokens
+from starloom.llm.port import Follow, Message, Progress, Reply, Usage, estimated_tokens, total_usage
 from starloom.llm.prices import cost_of
 from starloom.llm.replies import Unreadable
 from starloom.llm.settings import PROVIDERS, ModelProfile, OutputMode
@@ -28,6 +30,8 @@ from starloom.llm.settings import PROVIDERS, ModelProfile, OutputMode
 T = TypeVar("T", bound=BaseModel)
 
 _PLAINER = {OutputMode.NATIVE: OutputMode.TOOL, OutputMode.TOOL: OutputMode.PROMPTED}
+_STREAM_WORDS = ("stream",)
+_WORKED_IN_VAIN = (FaultKind.TIMED_OUT, FaultKind.BROKEN_OFF, FaultKind.CONTENT_FILTER)
 _MODE_WORDS = ("response_format", "json_schema", "schema", "tool", "function", "grammar", "structured")
 _IMAGE_WORDS = ("image", "vision", "multimodal", "multi-modal", "content type")
 
@@ -46,9 +50,16 @@ class Asking(Protocol):
         ...
 
     async def ask(
-        self, messages: Sequence[Message], schema: type[BaseModel], mode: OutputMode, *, max_tokens: int
+        self,
+        messages: Sequence[Message],
+        schema: type[BaseModel],
+        mode: OutputMode,
+        *,
+        max_tokens: int,
+        follow: Follow | None = None,
+        is_streamed: bool = False,
     ) -> Answer:
-        """Return the model's answer, or raise `ModelFault`."""
+        """Return the model's answer, or raise `ModelFault`; `follow` hears at least that the request was sent."""
         ...
 
     async def close(self) -> None:
@@ -57,13 +68,14 @@ class Asking(Protocol):
 
 
 @dataclass(slots=True)
-class _Progress:
-    """What one `complete` has gathered so far."""
+class _Call:
+    """What one `complete` has gathered so far; `used` has an entry for each request that used anything."""
 
     turns: list[Message]
     max_tokens: int
-    usage: Usage
     repairs: list[str]
+    follow: Follow | None
+    used: list[Usage] = field(default_factory=list)
 
 
 class ProviderModel:
@@ -77,6 +89,7 @@ class ProviderModel:
         self._may_step_down = is_auto
         self._mode = (provider.output_mode if provider else OutputMode.NATIVE) if is_auto else profile.output_mode
         self._sees_images = profile.sees_images
+        self._streams = profile.stream
 
     @property
     def name(self) -> str:
@@ -93,7 +106,9 @@ class ProviderModel:
         """The mode in use now."""
         return self._mode
 
-    async def complete(self, messages: list[Message], schema: type[T], *, max_tokens: int = 2048) -> Reply[T]:
+    async def complete(
+        self, messages: list[Message], schema: type[T], *, max_tokens: int = 2048, follow: Follow | None = None
+    ) -> Reply[T]:
         """Return a reply that validates against `schema`.
 
         Raises:
@@ -103,24 +118,22 @@ class ProviderModel:
         said = ""
         if room is not None:
             messages, said = compacted(messages, room - max_tokens)
-        state = _Progress(list(messages), max_tokens, Usage(requests=0), [said] if said else [])
+        state = _Call(list(messages), max_tokens, [said] if said else [], follow)
         try:
             return await self._in_turns(state, messages, schema)
-        except ModelFault:
-            if state.usage.requests:
-                current_meter().wasted.append((self.name, state.usage))
+        except (ModelFault, asyncio.CancelledError):
+            if state.used:
+                current_meter().wasted.append((self.name, total_usage(state.used)))
             raise
 
-    async def _in_turns(self, state: _Progress, messages: list[Message], schema: type[T]) -> Reply[T]:
+    async def _in_turns(self, state: _Call, messages: list[Message], schema: type[T]) -> Reply[T]:
         """Ask until a reply fits, in the profile's repair turns."""
         trouble = Unreadable("no reply")
         for _ in range(self._connection.profile.repair_turns + 1):
             answer = await self._ask(state, schema)
-            cost = cost_of(self._connection.profile, self._connection.base_url, answer.usage)
-            state.usage = _sum(state.usage, replace(answer.usage, cost=cost))
             outcome = read_reply(answer.text, schema, answer.finish)
             if isinstance(outcome, Fitted):
-                return Reply(outcome.value, answer.model, state.usage, (*state.repairs, *outcome.repairs))
+                return Reply(outcome.value, answer.model, total_usage(state.used), (*state.repairs, *outcome.repairs))
             trouble = outcome
             state.repairs.append("asked_again")
             if outcome.is_truncated and answer.finish == "length":
@@ -136,29 +149,82 @@ class ProviderModel:
         """End the connection."""
         await self._connection.close()
 
-    async def _ask(self, state: _Progress, schema: type[BaseModel]) -> Answer:
-        """Ask once; step down to a plainer mode or leave pictures out when the endpoint refuses them."""
+    async def _ask(self, state: _Call, schema: type[BaseModel]) -> Answer:
+        """Ask once; step down to what the endpoint takes when it refuses a mode, a picture or a stream."""
         while True:
             turns = state.turns
             if self._sees_images is False and any(turn.images for turn in turns):
                 turns = [_without_images(turn) for turn in turns]
                 state.repairs += ["images_left_out"] * ("images_left_out" not in state.repairs)
-            meter = current_meter()
-            meter.before(self.name, estimated_tokens(turns, schema) + state.max_tokens)
+            current_meter().before(self.name, estimated_tokens(turns, schema), state.max_tokens)
             try:
-                answer = await self._connection.ask(turns, schema, self._mode, max_tokens=state.max_tokens)
-                meter.after(answer.usage)
-                return answer
+                return await self._request(state, turns, schema)
             except ModelFault as fault:
-                if fault.kind is not FaultKind.BAD_REQUEST:
+                if not self._steps_down(fault, turns, is_followed=state.follow is not None):
                     raise
-                said = fault.message.lower()
-                if self._sees_images is None and any(turn.images for turn in turns) and _speaks_of(said, _IMAGE_WORDS):
-                    self._sees_images = False
-                elif self._may_step_down and self._mode in _PLAINER and _speaks_of(said, _MODE_WORDS):
-                    self._mode = _PLAINER[self._mode]
-                else:
-                    raise
+
+    async def _request(self, state: _Call, turns: list[Message], schema: type[BaseModel]) -> Answer:
+        """Make one request and note what it used, also when it is cancelled or fails half-way."""
+        sent: list[Progress] = []
+
+        def heard(progress: Progress) -> None:
+            sent.append(progress)
+            if state.follow is not None:
+                state.follow(progress)
+
+        is_streamed = state.follow is not None and self._streams
+        try:
+            answer = await self._connection.ask(
+                turns, schema, self._mode, max_tokens=state.max_tokens, follow=heard, is_streamed=is_streamed
+            )
+        except (ModelFault, asyncio.CancelledError) as ended:
+            self._note(state, _used_in_vain(ended, sent, estimated_tokens(turns, schema)))
+            raise
+        guess = Usage(estimated_tokens(turns, schema), len(answer.text) // 4, is_estimated=True)
+        self._note(state, answer.usage or guess)
+        return answer
+
+    def _note(self, state: _Call, usage: Usage | None) -> None:
+        if usage is not None:
+            cost = cost_of(self._connection.profile, self._connection.base_url, usage)
+            state.used.append(replace(usage, cost=cost))
+            current_meter().after(usage)
+
+    def _steps_down(self, fault: ModelFault, turns: list[Message], *, is_followed: bool) -> bool:
+        """Return whether the fault is about something that can be left out, which it then is, for good."""
+        said = fault.message.lower()
+        if (
+            is_followed
+            and self._streams
+            and (
+                fault.kind is FaultKind.BROKEN_OFF
+                or (fault.kind is FaultKind.BAD_REQUEST and _speaks_of(said, _STREAM_WORDS))
+            )
+        ):
+            self._streams = False
+        elif fault.kind is not FaultKind.BAD_REQUEST:
+            return False
+        elif self._sees_images is None and any(turn.images for turn in turns) and _speaks_of(said, _IMAGE_WORDS):
+            self._sees_images = False
+        elif self._may_step_down and self._mode in _PLAINER and _speaks_of(said, _MODE_WORDS):
+            self._mode = _PLAINER[self._mode]
+        else:
+            return False
+        return True
+
+
+def _used_in_vain(ended: BaseException, sent: list[Progress], input_tokens: int) -> Usage | None:
+    """Return what a request without an answer used: as the provider says, else our guess; None when it was refused."""
+    if isinstance(ended, ModelFault):
+        if ended.usage is not None:
+            return ended.usage
+        has_begun = len(sent) > 1
+        if ended.kind not in _WORKED_IN_VAIN and not has_begun:
+            return None
+    if not sent:
+        return None
+    last = sent[-1]
+    return Usage(last.input_tokens or input_tokens, last.output_tokens, is_estimated=True)
 
 
 def _speaks_of(text: str, words: Sequence[str]) -> bool:
@@ -171,18 +237,4 @@ def _without_images(turn: Message) -> Message:
         return turn
     return replace(
         turn, text=f"{turn.text}\n[{len(turn.images)} picture(s) left out: this model takes none]", images=()
-    )
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    """Add two calls; a cost is known only when both are."""
-    cost = other.cost if one.requests == 0 else None
-    if one.cost is not None and other.cost is not None:
-        cost = one.cost + other.cost
-    return Usage(
-        one.input_tokens + other.input_tokens,
-        one.output_tokens + other.output_tokens,
-        one.cached_tokens + other.cached_tokens,
-        one.requests + other.requests,
-        cost,
     )

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from starloom.errors import ModelError
-from starloom.llm.port import Generated, Message, Usage
+from starloom.llm.metering import current_meter
+from starloom.llm.port import Follow, Generated, Message, Progress, Usage, estimated_tokens
 from starloom.llm.weights import default_directory
 
 GGUF_MAGIC = b"GGUF"
@@ -40,6 +41,28 @@ class EmbeddedSettings:
     batch_tokens: int = 128  # a cancel is noticed between batches of the prompt
     timeout_s: float = 300.0
     prefixes: Path | None = None
+
+
+class _Taken:
+    """The pieces of one reply, as they come; a piece is a token."""
+
+    def __init__(self, model: str, follow: Follow | None) -> None:
+        self.chunks: list[dict[str, Any]] = []
+        self.is_sent = False
+        self._model = model
+        self._follow = follow
+
+    def sent(self) -> None:
+        self.is_sent = True
+        self._tell()
+
+    def take(self, chunk: dict[str, Any]) -> None:
+        self.chunks.append(chunk)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._follow is not None:
+            self._follow(Progress(self._model, output_tokens=len(self.chunks)))
 
 
 class EmbeddedModel:
@@ -71,7 +94,9 @@ class EmbeddedModel:
         async with self._turn:
             await self._loaded()
 
-    async def generate(self, messages: list[Message], grammar: str, *, max_tokens: int = 512) -> Generated:
+    async def generate(
+        self, messages: list[Message], grammar: str, *, max_tokens: int = 512, follow: Follow | None = None
+    ) -> Generated:
         """Return text that the grammar accepts, always the most probable one (temperature 0).
 
         Cancelling stops the computation before the cancellation goes on.
@@ -90,15 +115,24 @@ class EmbeddedModel:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        sending = estimated_tokens(messages)
+        current_meter().before(self.name, sending, max_tokens)
+        taken = _Taken(self.name, follow)
         async with self._turn:
             try:
                 async with asyncio.timeout(self._settings.timeout_s):
                     child = await self._loaded()
-                    return await self._complete(child, request, self._prefix_key(messages), max_tokens)
-            except TimeoutError as error:
-                raise ModelError(
-                    f"The embedded model {self.name!r} gave no reply within {self._settings.timeout_s:.0f} s."
-                ) from error
+                    await self._complete(child, request, self._prefix_key(messages), taken)
+                    return assemble(taken.chunks, self.name, max_tokens)
+            except (asyncio.CancelledError, TimeoutError, ModelError) as ended:
+                if taken.is_sent:
+                    used = Usage(sending, len(taken.chunks), cost=0.0, is_estimated=True)
+                    current_meter().wasted.append((self.name, used))
+                if isinstance(ended, TimeoutError):
+                    raise ModelError(
+                        f"The embedded model {self.name!r} gave no reply within {self._settings.timeout_s:.0f} s."
+                    ) from ended
+                raise
 
     async def close(self) -> None:
         """Free the memory; a later use loads again."""
@@ -107,21 +141,20 @@ class EmbeddedModel:
             await _end(child)
 
     async def _complete(
-        self, child: asyncio.subprocess.Process, request: dict[str, Any], prefix: str | None, max_tokens: int
-    ) -> Generated:
+        self, child: asyncio.subprocess.Process, request: dict[str, Any], prefix: str | None, taken: "_Taken"
+    ) -> None:
         number = next(self._numbers)
         await self._send(child, {"id": number, "complete": request, "prefix": prefix})
-        chunks: list[dict[str, Any]] = []
+        taken.sent()
         answers = self._answers(child, number)
         try:
             async for answer in answers:
-                chunks.append(answer["chunk"])
+                taken.take(answer["chunk"])
         except asyncio.CancelledError:
             await self._stop(child, number)
             raise
         finally:
             await answers.aclose()
-        return assemble(chunks, self.name, max_tokens)
 
     async def _stop(self, child: asyncio.subprocess.Process, number: int) -> None:
         """Have the child end a request; end the child when it does not listen."""

@@ -9,8 +9,9 @@ Made by `session` when a role has a backup; called through `llm.port.Model`.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -18,7 +19,7 @@ from pydantic import BaseModel
 from starloom.clock import Clock
 from starloom.llm.breaker import Breaker, BreakerLimits
 from starloom.llm.faults import FaultKind, ModelFault
-from starloom.llm.port import Message, Model, Reply
+from starloom.llm.port import Follow, Message, Model, Reply
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -56,7 +57,9 @@ class FallbackModel:
         """The preferred model's name; the one that answered is in each reply."""
         return self._models[0][0].name
 
-    async def complete(self, messages: list[Message], schema: type[T], *, max_tokens: int = 2048) -> Reply[T]:
+    async def complete(
+        self, messages: list[Message], schema: type[T], *, max_tokens: int = 2048, follow: Follow | None = None
+    ) -> Reply[T]:
         """Return the first reply; its `repairs` say `fell_back` when the preferred model did not give it.
 
         Raises:
@@ -70,8 +73,9 @@ class FallbackModel:
             for position, (model, breaker) in enumerate(self._models):
                 if not breaker.admits(self._clock.monotonic()):
                     continue
+                asking = partial(model.complete, messages, schema, max_tokens=max_tokens, follow=follow)
                 try:
-                    reply = await self._ask(model, breaker, messages, schema, max_tokens, end)
+                    reply = await self._ask(model, breaker, asking, end)
                 except ModelFault as fault:
                     if fault.kind.is_configuration:
                         raise
@@ -93,12 +97,12 @@ class FallbackModel:
                 await close()
 
     async def _ask(
-        self, model: Model, breaker: Breaker, messages: list[Message], schema: type[T], max_tokens: int, end: float
+        self, model: Model, breaker: Breaker, asking: Callable[[], Awaitable[Reply[T]]], end: float
     ) -> Reply[T]:
         left = end - self._clock.monotonic()
         try:
             async with asyncio.timeout(max(left, 0.0)):
-                reply = await model.complete(messages, schema, max_tokens=max_tokens)
+                reply = await asking()
         except ModelFault as fault:
             if fault.kind.is_passing:
                 breaker.failed(self._clock.monotonic(), retry_after_s=fault.retry_after_s)

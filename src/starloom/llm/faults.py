@@ -13,6 +13,7 @@ Raised by `llm.completion`; read by `llm.fallback` (what another model may answe
     timed_out         provider     yes                   nothing in time, 408 504
     rate_limited      provider     yes                   429
     server_error      provider     yes                   500 502 503 529
+    broken_off        provider     yes                   a stream that ended before its reply did
     unusable_reply    the model    yes                   no valid reply after the repair turns
     cut_off           the model    yes                   the reply reached its token limit
     out_of_budget     the user     no                    a budget would be broken by the call
@@ -21,6 +22,7 @@ Raised by `llm.completion`; read by `llm.fallback` (what another model may answe
 from enum import StrEnum
 
 from starloom.errors import ModelError
+from starloom.llm.port import Usage
 
 
 class FaultKind(StrEnum):
@@ -36,6 +38,7 @@ class FaultKind(StrEnum):
     TIMED_OUT = "timed_out"
     RATE_LIMITED = "rate_limited"
     SERVER_ERROR = "server_error"
+    BROKEN_OFF = "broken_off"
     UNUSABLE_REPLY = "unusable_reply"
     CUT_OFF = "cut_off"
     OUT_OF_BUDGET = "out_of_budget"
@@ -54,7 +57,13 @@ class FaultKind(StrEnum):
 _CONFIGURATION = {
     *(FaultKind.WRONG_KEY, FaultKind.UNKNOWN_MODEL, FaultKind.BAD_REQUEST, FaultKind.NOT_JSON, FaultKind.OUT_OF_BUDGET)
 }
-_PASSING = {FaultKind.UNREACHABLE, FaultKind.TIMED_OUT, FaultKind.RATE_LIMITED, FaultKind.SERVER_ERROR}
+_PASSING = {
+    FaultKind.UNREACHABLE,
+    FaultKind.TIMED_OUT,
+    FaultKind.RATE_LIMITED,
+    FaultKind.SERVER_ERROR,
+    FaultKind.BROKEN_OFF,
+}
 
 _BY_STATUS = {
     400: FaultKind.BAD_REQUEST,
@@ -78,7 +87,7 @@ _CONTEXT_WORDS = (
 
 
 class ModelFault(ModelError):
-    """A model call failed. `retry_after_s`: what the provider asked for."""
+    """A model call failed. `retry_after_s`: what the provider asked for; `usage`: what it says the call has used."""
 
     def __init__(
         self,
@@ -88,18 +97,20 @@ class ModelFault(ModelError):
         model: str,
         retry_after_s: float | None = None,
         status: int | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message, model=model, status=status)
         self.kind = kind
         self.model = model
         self.status = status
         self.retry_after_s = retry_after_s
+        self.usage = usage
 
 
 def kind_of_status(status: int, body: str) -> FaultKind:
-    """Return what an HTTP status means; a 400 that speaks of the context is a reply that would be too long."""
+    """Return what an HTTP status means; one that speaks of the context is too long a request."""
     lowered = body.lower()
-    if status in (400, 413, 422) and any(words in lowered for words in _CONTEXT_WORDS):
+    if status in (400, 413, 422, 500) and any(words in lowered for words in _CONTEXT_WORDS):
         return FaultKind.TOO_LONG
     if status == 400 and ("content_filter" in lowered or "content management policy" in lowered):
         return FaultKind.CONTENT_FILTER
@@ -117,6 +128,7 @@ _ADVICE = {
     FaultKind.TIMED_OUT: "gave no answer in time.",
     FaultKind.RATE_LIMITED: "asks to slow down (rate limit or quota).",
     FaultKind.SERVER_ERROR: "failed on its own side.",
+    FaultKind.BROKEN_OFF: "stopped in the middle of its reply.",
     FaultKind.UNUSABLE_REPLY: "gave no usable reply.",
     FaultKind.CUT_OFF: "was cut off before the end of its reply. Allow more tokens or ask for less.",
     FaultKind.OUT_OF_BUDGET: "was not asked: the budget would be broken.",

@@ -14,28 +14,32 @@ from starloom.llm.port import Usage
 
 @dataclass(slots=True)
 class Meter:
-    """Counts one call. `admit` takes a model's name and the tokens of the whole call; it raises when they are too many.
+    """Counts one call.
 
     Attributes:
+        admit: takes a model's name and the tokens of the whole call; raises when they are too many.
+        sent: hears, before each request, how many tokens the call has used by then with what is sent.
         used_tokens: of all requests so far.
         wasted: what models used that gave no reply.
     """
 
     admit: Callable[[str, int], None]
+    sent: Callable[[int], None] = lambda _tokens: None
     used_tokens: int = 0
     wasted: list[tuple[str, Usage]] = field(default_factory=list)
 
-    def before(self, model: str, needed: int) -> None:
-        """Return when a request that needs up to so many tokens may be made.
+    def before(self, model: str, sent: int, answered: int) -> None:
+        """Return when a request that sends so many tokens, and is answered with at most so many, may be made.
 
         Raises:
             ModelFault: a budget would be broken.
         """
-        self.admit(model, self.used_tokens + needed)
+        self.admit(model, self.used_tokens + sent + answered)
+        self.sent(self.used_tokens + sent)
 
     def after(self, usage: Usage) -> None:
         """Note what a request used."""
-        self.used_tokens += usage.input_tokens + usage.output_tokens
+        self.used_tokens += usage.tokens
 
 
 _CURRENT: ContextVar[Meter | None] = ContextVar("_CURRENT", default=None)

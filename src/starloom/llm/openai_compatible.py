@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, SecretStr
 
 from starloom.errors import UsageError
+from starloom.llm.answers import Answer, answer_of
 from starloom.llm.faults import FaultKind, ModelFault, advice, kind_of_status
-from starloom.llm.port import Message, Usage
-from starloom.llm.replies import Finish
+from starloom.llm.port import Follow, Message, Usage
 from starloom.llm.settings import PROVIDERS, ModelProfile, OutputMode
+from starloom.llm.streams import BrokenOffError, Following, Patience, StuckError, note_response
 from starloom.llm.tracing import Tracing
 from starloom.llm.vendors import check_extra, errors_of, opened_vendor
 
@@ -28,17 +29,8 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as LibraryModel, ModelRequestParameters
 
 _MAX_DETAIL = 200
+_NO_TAGS = ("\x00", "\x00")  # thinking is told from answers by the one reader of replies
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One reply as it came: its text (or the arguments of the one output tool), how it ended, what it used."""
-
-    text: str
-    finish: Finish
-    model: str
-    usage: Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +58,18 @@ class Connection:
         check_extra(self._kind)
 
     async def ask(
-        self, messages: Sequence[Message], schema: type[BaseModel], mode: OutputMode, *, max_tokens: int
+        self,
+        messages: Sequence[Message],
+        schema: type[BaseModel],
+        mode: OutputMode,
+        *,
+        max_tokens: int,
+        follow: Follow | None = None,
+        is_streamed: bool = False,
     ) -> Answer:
-        """Send the turns and return the answer.
+        """Send the turns and return the answer; cancelling ends the HTTP request.
 
-        Cancelling ends the HTTP request.
+        `follow` hears that the request was sent and, when the answer is streamed, how it grows.
 
         Raises:
             ModelFault: what went wrong, in one line and one kind.
@@ -79,30 +78,47 @@ class Connection:
         if self._model is None:
             self._model = await asyncio.to_thread(self._open)
         with self._tracing.request(self.profile, self.base_url, messages, max_tokens=max_tokens) as traced:
-            response = await self._requested(self._model, messages, _parameters(schema, mode), max_tokens)
-            answer = self._answer(response)
+            request = (_history(messages), self._settings(max_tokens), _parameters(schema, mode))
+            response = await self._requested(
+                self._model, request, Following(self.profile.model, follow), is_streamed=is_streamed
+            )
+            answer = answer_of(response, self.profile.model)
             traced.answered(answer.text, answer.model, answer.finish, answer.usage)
+            if response.finish_reason == "content_filter":
+                raise self._fault(FaultKind.CONTENT_FILTER, answer.text, usage=answer.usage)
         return answer
 
     async def _requested(
         self,
         model: "LibraryModel[Any]",
-        messages: Sequence[Message],
-        parameters: "ModelRequestParameters",
-        max_tokens: int,
+        request: "tuple[list[ModelMessage], Any, ModelRequestParameters]",
+        following: Following,
+        *,
+        is_streamed: bool,
     ) -> "ModelResponse":
         """Send the request; what the libraries raise becomes our fault."""
         from pydantic_ai.exceptions import AgentRunError, UserError
 
         try:
+            following.sent()
+            if is_streamed:
+                return await following.whole(model.request_stream(*request), self._patience())
             async with asyncio.timeout(self.profile.timeout_s):
-                return await model.request(_history(messages), self._settings(max_tokens), parameters)
+                return await model.request(*request)
+        except StuckError as error:
+            raise self._fault(FaultKind.TIMED_OUT, str(error)) from error
+        except BrokenOffError as error:
+            raise self._fault(FaultKind.BROKEN_OFF, "") from error
         except TimeoutError as error:
             raise self._fault(FaultKind.TIMED_OUT, f"nothing within {self.profile.timeout_s:g} s") from error
         except (AgentRunError, UserError, IndexError) as error:  # IndexError: `choices` is empty
             raise self._translated(error) from error
         except errors_of(self._kind) as error:
             raise self._fault(FaultKind.BAD_REQUEST, str(error)) from error
+
+    def _patience(self) -> Patience:
+        profile = self.profile
+        return Patience(profile.first_chunk_s or profile.timeout_s, profile.chunk_gap_s, profile.timeout_s)
 
     async def listed(self) -> list[ListedModel]:
         """Return the models that the endpoint lists.
@@ -153,6 +169,7 @@ class Connection:
             proxy=profile.proxy,
             trust_env=urlsplit(self.base_url).hostname not in _LOOPBACK,  # a proxy is never asked for this machine
             headers=profile.headers,
+            event_hooks={"response": [note_response]},
         )
         if self._kind != "openai":
             return opened_vendor(self._kind, profile, self.base_url, self._key, self._http)
@@ -176,6 +193,8 @@ class Connection:
             supports_json_schema_output=True,
             supports_json_object_output=True,
             openai_chat_supports_max_completion_tokens=profile.provider == "openai",
+            openai_chat_streaming_requires_finish_reason=True,
+            thinking_tags=_NO_TAGS,
         )
         return OpenAIChatModel(profile.model, provider=OpenAIProvider(openai_client=client), profile=abilities)
 
@@ -189,26 +208,6 @@ class Connection:
         if profile.temperature is not None and (by_default or "temperature" in profile.model_fields_set):
             settings["temperature"] = profile.temperature
         return settings
-
-    def _answer(self, response: "ModelResponse") -> Answer:
-        from pydantic_ai.messages import TextPart, ToolCallPart
-
-        calls = [part.args_as_json_str() for part in response.parts if isinstance(part, ToolCallPart)]
-        texts = [part.content for part in response.parts if isinstance(part, TextPart)]
-        if response.finish_reason == "content_filter":
-            raise self._fault(FaultKind.CONTENT_FILTER, " ".join(texts))
-        finish: Finish = "unknown"
-        if response.finish_reason == "length":
-            finish = "length"
-        elif response.finish_reason in ("stop", "tool_call"):
-            finish = "stop"
-        usage = Usage(
-            input_tokens=response.usage.input_tokens,
-            output_tokens=response.usage.output_tokens,
-            cached_tokens=response.usage.cache_read_tokens,
-        )
-        text = calls[0] if len(calls) == 1 else "\n".join(calls or texts)
-        return Answer(text, finish, response.model_name or self.profile.model, usage)
 
     def _translated(self, error: Exception) -> ModelFault:
         """Return our fault for a library's exception."""
@@ -224,6 +223,8 @@ class Connection:
         text = str(error)
         cause = type(error.__cause__).__name__
         if isinstance(error, ModelAPIError):
+            if "finish_reason" in text:
+                return self._fault(FaultKind.BROKEN_OFF, "")
             if "decode" in text or "JSON" in text:
                 return self._fault(FaultKind.NOT_JSON, "an answer that is no JSON")
             if "Timeout" in cause or "timed out" in text.lower():
@@ -231,14 +232,22 @@ class Connection:
             return self._fault(FaultKind.UNREACHABLE, text if text != "Connection error." else "")
         if isinstance(error, UserError):
             return self._fault(FaultKind.BAD_REQUEST, text)
+        if "without content" in text:  # a stream of nothing: a page, a server that knows no streams, an early end
+            return self._fault(FaultKind.BROKEN_OFF, "an empty stream")
         detail = "an answer without choices" if isinstance(error, IndexError) else "an answer of another shape"
         return self._fault(FaultKind.NOT_JSON, "a web page or text" if "expected JSON" in text else detail)
 
     def _fault(
-        self, kind: FaultKind, detail: str, *, retry_after_s: float | None = None, status: int | None = None
+        self,
+        kind: FaultKind,
+        detail: str,
+        *,
+        retry_after_s: float | None = None,
+        status: int | None = None,
+        usage: Usage | None = None,
     ) -> ModelFault:
         line = advice(kind, self.profile.model, self.base_url, self._clean(detail))
-        return ModelFault(kind, line, model=self.profile.model, retry_after_s=retry_after_s, status=status)
+        return ModelFault(kind, line, model=self.profile.model, retry_after_s=retry_after_s, status=status, usage=usage)
 
     def _clean(self, text: str) -> str:
         """Return a provider's words as one short line without the key."""

@@ -5,9 +5,9 @@ provider's library. Chosen by role in `llm.roles`.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
@@ -36,13 +36,69 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a call used. `cost` in US dollars; None: unknown, which is never zero."""
+    """What a call used. None, of any of them: unknown, which is never zero.
+
+    The parts of the input (read from the provider's cache, written to it, pictures) and of the output (reasoning) are
+    counted in its total. `cost` in US dollars. `is_estimated`: the provider did not say, so the totals are our guess.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
-    cached_tokens: int = 0
+    cached_tokens: int | None = None
     requests: int = 1
     cost: float | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    image_tokens: int | None = None
+    is_estimated: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, in and out."""
+        return self.input_tokens + self.output_tokens
+
+
+def total_usage(used: Iterable[Usage]) -> Usage:
+    """Return the sum. A part or a cost that is unknown for one call is unknown for all, the totals are not."""
+    calls = [usage for usage in used if usage.requests]
+    if not calls:
+        return Usage(requests=0, cost=0.0)
+    return Usage(
+        input_tokens=sum(usage.input_tokens for usage in calls),
+        output_tokens=sum(usage.output_tokens for usage in calls),
+        cached_tokens=_known_sum([usage.cached_tokens for usage in calls]),
+        requests=sum(usage.requests for usage in calls),
+        cost=_known_sum([usage.cost for usage in calls]),
+        cache_write_tokens=_known_sum([usage.cache_write_tokens for usage in calls]),
+        reasoning_tokens=_known_sum([usage.reasoning_tokens for usage in calls]),
+        image_tokens=_known_sum([usage.image_tokens for usage in calls]),
+        is_estimated=any(usage.is_estimated for usage in calls),
+    )
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _known_sum(numbers: Sequence[Number | None]) -> Number | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known[1:], start=known[0]) if known and len(known) == len(numbers) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a request is; the first one comes when it is sent. Nothing in it can be acted on: only a `Reply` can.
+
+    `output_tokens` is counted from what has come, `input_tokens` None until the provider says it.
+    """
+
+    model: str
+    output_tokens: int = 0
+    input_tokens: int | None = None
+    is_thinking: bool = False
+
+
+Follow: TypeAlias = Callable[[Progress], None]
+"""Hears how a reply grows. Who gives one has the reply streamed, where the endpoint can; the result is the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +119,10 @@ class Model(Protocol):
         """The model's name as its provider spells it."""
         ...
 
-    async def complete(self, messages: list[Message], schema: type[T], *, max_tokens: int = 2048) -> Reply[T]:
-        """Return a reply that validates against `schema`.
+    async def complete(
+        self, messages: list[Message], schema: type[T], *, max_tokens: int = 2048, follow: Follow | None = None
+    ) -> Reply[T]:
+        """Return a reply that validates against `schema`; cancelling ends the request.
 
         Raises:
             ModelError: unreachable, refused, or nothing usable after the bounded repair turns.
@@ -80,7 +138,9 @@ class GrammarModel(Protocol):
         """The model's file name without its ending."""
         ...
 
-    async def generate(self, messages: list[Message], grammar: str, *, max_tokens: int = 512) -> "Generated":
+    async def generate(
+        self, messages: list[Message], grammar: str, *, max_tokens: int = 512, follow: Follow | None = None
+    ) -> "Generated":
         """Return text that the grammar accepts.
 
         Raises:

@@ -17,9 +17,10 @@ def cost_of(profile: ModelProfile, base_url: str, usage: Usage) -> float | None:
     """Return US dollars for the usage; None when no price is known. Our own machine costs nothing."""
     if profile.price is not None:
         price = profile.price
-        fresh = usage.input_tokens - usage.cached_tokens
-        cached = price.cached_input if price.cached_input is not None else price.input
-        total = fresh * price.input + usage.cached_tokens * cached + usage.output_tokens * price.output
+        read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
+        total = (usage.input_tokens - read - written) * price.input + usage.output_tokens * price.output
+        total += read * (price.input if price.cached_input is None else price.cached_input)
+        total += written * (price.input if price.cache_write is None else price.cache_write)
         return total / 1_000_000
     if profile.provider in _LOCAL_PROVIDERS and urlsplit(base_url).hostname in {*_LOOPBACK, None}:
         return 0.0
@@ -30,7 +31,10 @@ def _listed(profile: ModelProfile, base_url: str, usage: Usage) -> float | None:
     import genai_prices
 
     counted = genai_prices.Usage(
-        input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cache_read_tokens=usage.cached_tokens
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cached_tokens or 0,
+        cache_write_tokens=usage.cache_write_tokens or 0,
     )
     try:
         found = genai_prices.calc_price(counted, model_ref=profile.model, provider_api_url=base_url)

@@ -24,10 +24,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from starloom.clock import Clock
 from starloom.errors import StoreError
+from starloom.llm.answers import Answer
 from starloom.llm.completion import Asking
 from starloom.llm.faults import FaultKind, ModelFault
 from starloom.llm.fitting import Fitted, read_reply
-from starloom.llm.openai_compatible import Answer, ListedModel
+from starloom.llm.openai_compatible import ListedModel
 from starloom.llm.port import Image, Message
 from starloom.llm.settings import ModelProfile, OutputMode
 
@@ -182,7 +183,7 @@ async def _speed(connection: Probing, clock: Clock) -> Finding:
     except ModelFault as fault:
         return Finding(check="speed", works=None, detail=fault.message)
     seconds = clock.monotonic() - start
-    if not answer.usage.output_tokens or seconds <= 0:
+    if answer.usage is None or not answer.usage.output_tokens or seconds <= 0:
         return Finding(check="speed", works=None, detail="the endpoint counts no tokens")
     rate = answer.usage.output_tokens / seconds
     return Finding(check="speed", works=True, detail=f"{rate:.0f} tokens a second")

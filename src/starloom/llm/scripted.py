@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, assert_never
 
 MODEL_NAME = "scripted"
 
@@ -42,9 +42,25 @@ class Said:
     model: str = MODEL_NAME
     prompt_tokens: int = 10
     completion_tokens: int = 5
+    details: Mapping[str, Any] = field(default_factory=dict)  # more of what the usage says
+    has_usage: bool = True
 
 
-Line: TypeAlias = Said | Fault | str | Mapping[str, Any] | list[Any] | Callable[[dict[str, Any]], "Line"]
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A reply that goes wrong after so many characters of its text; for requests that want a stream.
+
+    `ends`: the stream ends as if it were done, with no reason. `breaks`: the connection does. `hangs`: nothing more
+    is sent until the client leaves. `errs`: an error stands in the stream.
+    """
+
+    text: str
+    after: int
+    how: Literal["ends", "breaks", "hangs", "errs"]
+    error: str = "The server is overloaded."
+
+
+Line: TypeAlias = Said | Broken | Fault | str | Mapping[str, Any] | list[Any] | Callable[[dict[str, Any]], "Line"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +109,48 @@ class _Answerer(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = json.loads(raw or b"{}")
         line = self.server.owner.take(Received(self.path, body, headers))
-        if isinstance(line, Said):
-            if body.get("stream"):
-                self._stream(line, body)
-            else:
+        match line:
+            case Said() if body.get("stream"):
+                self._stream(_chunks(line, body))
+                self.wfile.write(b"data: [DONE]\n\n")
+            case Said():
                 self._send(200, json.dumps(_completion(line, body)))
-        elif line.hangs:
-            self.server.owner.wait_for_end()
-            self.close_connection = True
-        else:
-            self._send(line.status, line.body, line)
+            case Broken():
+                self._stream(_chunks(Said(line.text[: line.after]), body)[:-2], is_promised=line.how == "breaks")
+                self._break(line)
+            case Fault(hangs=True):
+                self._wait_for_the_client()
+            case Fault():
+                self._send(line.status, line.body, line)
+            case _:
+                assert_never(line)
+
+    def _break(self, line: Broken) -> None:
+        match line.how:
+            case "ends":
+                self.wfile.write(b"data: [DONE]\n\n")
+            case "errs":
+                error = {"error": {"message": line.error, "type": "server_error", "code": 503}}
+                self.wfile.write(f"data: {json.dumps(error)}\n\n".encode())
+            case "hangs":
+                self._wait_for_the_client()
+            case "breaks":
+                pass  # more was promised than came
+
+    def _wait_for_the_client(self) -> None:
+        """Return when the client has left, or the server is being closed."""
+        self.connection.settimeout(0.02)
+        while not self.server.owner.is_closing:
+            try:
+                left = not self.connection.recv(1)
+            except TimeoutError:
+                continue
+            except OSError:
+                left = True
+            if left:
+                self.server.owner.left.set()
+                break
+        self.close_connection = True
 
     def _send(self, status: int, text: str, fault: Fault | None = None) -> None:
         content = text.encode()
@@ -117,14 +165,15 @@ class _Answerer(BaseHTTPRequestHandler):
             self.close_connection = True
         self.wfile.write(content)
 
-    def _stream(self, said: Said, body: dict[str, Any]) -> None:
+    def _stream(self, chunks: Iterable[dict[str, Any]], *, is_promised: bool = False) -> None:
         self.send_response(200)
+        if is_promised:
+            self.send_header("content-length", str(1 << 20))
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
         self.end_headers()
-        for chunk in _chunks(said, body):
+        for chunk in chunks:
             self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
-        self.wfile.write(b"data: [DONE]\n\n")
         self.close_connection = True
 
 
@@ -138,6 +187,7 @@ class ScriptedServer:
         self._next = 0
         self._closing = threading.Event()
         self.requests: list[Received] = []
+        self.left = threading.Event()  # set when a client leaves a reply that hangs
         self._server = _Server(("127.0.0.1", 0), _Answerer)
         self._server.owner = self
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
@@ -164,7 +214,7 @@ class ScriptedServer:
         self._thread.join()
         self._server.server_close()
 
-    def take(self, received: Received) -> Said | Fault:
+    def take(self, received: Received) -> Said | Broken | Fault:
         """Return the answer to a request; called by the server's threads."""
         with self._lock:
             self.requests.append(received)
@@ -174,13 +224,14 @@ class ScriptedServer:
             return Fault(401, json.dumps({"error": {"message": f"Incorrect API key: {received.headers}"}}))
         while callable(line):
             line = line(received.body)
-        if isinstance(line, Said | Fault):
+        if isinstance(line, Said | Broken | Fault):
             return line
         return Said(line if isinstance(line, str) else json.dumps(line))
 
-    def wait_for_end(self) -> None:
-        """Return when the server is being closed; how a hanging reply hangs."""
-        self._closing.wait()
+    @property
+    def is_closing(self) -> bool:
+        """Whether the server is being closed, so that nothing hangs any more."""
+        return self._closing.is_set()
 
 
 def _completion(said: Said, body: dict[str, Any]) -> dict[str, Any]:
@@ -193,7 +244,7 @@ def _completion(said: Said, body: dict[str, Any]) -> dict[str, Any]:
         "created": 0,
         "model": said.model,
         "choices": [{"index": 0, "message": message, "finish_reason": said.finish_reason}],
-        "usage": _usage(said),
+        **({"usage": _usage(said)} if said.has_usage else {}),
     }
 
 
@@ -206,7 +257,7 @@ def _chunks(said: Said, body: dict[str, Any]) -> list[dict[str, Any]]:
         deltas.append({"tool_calls": [{"index": 0, **_tool_call(said, body)}]})
     chunks = [{**frame, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
     chunks.append({**frame, "choices": [{"index": 0, "delta": {}, "finish_reason": said.finish_reason}]})
-    return [*chunks, {**frame, "choices": [], "usage": _usage(said)}]
+    return [*chunks, {**frame, "choices": [], **({"usage": _usage(said)} if said.has_usage else {})}]
 
 
 def _tool_call(said: Said, body: dict[str, Any]) -> dict[str, Any]:
@@ -215,6 +266,7 @@ def _tool_call(said: Said, body: dict[str, Any]) -> dict[str, Any]:
     return {"id": "call_scripted", "type": "function", "function": function}
 
 
-def _usage(said: Said) -> dict[str, int]:
+def _usage(said: Said) -> dict[str, Any]:
     total = said.prompt_tokens + said.completion_tokens
-    return {"prompt_tokens": said.prompt_tokens, "completion_tokens": said.completion_tokens, "total_tokens": total}
+    counted = {"prompt_tokens": said.prompt_tokens, "completion_tokens": said.completion_tokens}
+    return {**counted, "total_tokens": total, **said.details}

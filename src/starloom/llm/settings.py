@@ -54,6 +54,7 @@ class Price(BaseModel):
     input: float = Field(ge=0)
     output: float = Field(ge=0)
     cached_input: float | None = Field(default=None, ge=0)  # None: as fresh ones
+    cache_write: float | None = Field(default=None, ge=0)  # None: as fresh ones
     as_of: date | None = None
 
 
@@ -76,7 +77,10 @@ class ModelProfile(BaseModel):
     sees_images: bool | None = None  # None: tried once, then remembered
     context_tokens: int | None = Field(default=None, gt=0)
     temperature: float | None = Field(default=0.0, ge=0)
-    timeout_s: float = Field(default=120.0, gt=0)
+    timeout_s: float = Field(default=120.0, gt=0)  # for a whole reply
+    stream: bool = True  # false: replies are always taken whole
+    first_chunk_s: float | None = Field(default=None, gt=0)  # of a streamed reply; None: as long as for all of it
+    chunk_gap_s: float = Field(default=60.0, gt=0)  # the longest silence within a streamed reply
     price: Price | None = None
     repair_turns: int = Field(default=2, ge=0, le=5)
 

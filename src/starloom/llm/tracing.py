@@ -95,19 +95,20 @@ class Request:
             turns = [{"role": turn.role, "parts": _parts(turn)} for turn in messages]
             self.span.set_attribute("gen_ai.input.messages", self._hidden(turns))
 
-    def answered(self, text: str, model: str, finish: str, usage: Usage) -> None:
+    def answered(self, text: str, model: str, finish: str, usage: Usage | None) -> None:
         """Note the answer."""
         if not self.span.is_recording():
             return
-        self.span.set_attributes(
-            {
-                "gen_ai.response.model": model,
-                "gen_ai.response.finish_reasons": [finish],
+        self.span.set_attributes({"gen_ai.response.model": model, "gen_ai.response.finish_reasons": [finish]})
+        if usage is not None:
+            counts = {
                 "gen_ai.usage.input_tokens": usage.input_tokens,
                 "gen_ai.usage.output_tokens": usage.output_tokens,
                 "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+                "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
+                "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
             }
-        )
+            self.span.set_attributes({name: count for name, count in counts.items() if count is not None})
         if self.tracing.has_content:
             said = [{"role": "assistant", "parts": [{"type": "text", "content": text}], "finish_reason": finish}]
             self.span.set_attribute("gen_ai.output.messages", self._hidden(said))

@@ -87,6 +87,7 @@ def _google(profile: ModelProfile, base_url: str, secret: str | None, http: "htt
 
 def _azure(profile: ModelProfile, base_url: str, secret: str | None, http: "httpx2.AsyncClient") -> "Model[Any]":
     from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.azure import AzureProvider
 
     if profile.api_version is None and not base_url.endswith("/v1"):
@@ -97,7 +98,8 @@ def _azure(profile: ModelProfile, base_url: str, secret: str | None, http: "http
         azure_endpoint=base_url, api_version=profile.api_version, api_key=secret or "none", http_client=http
     )
     provider.client.max_retries = 0
-    return OpenAIChatModel(profile.model, provider=provider)
+    strict = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
+    return OpenAIChatModel(profile.model, provider=provider, profile=strict)
 
 
 def _bedrock(profile: ModelProfile, base_url: str, secret: str | None) -> "Model[Any]":

@@ -1,8 +1,8 @@
 """What several calls used together, and how a reply reads in a later prompt."""
 
 from starloom.agents.replies import DeviceAgentResponse
-from starloom.agents.strategies.think import reply_text, total_usage
-from starloom.llm.port import Usage
+from starloom.agents.strategies.think import reply_text
+from starloom.llm.port import Usage, total_usage
 
 
 def test_usage_adds_up_and_an_unknown_cost_stays_unknown():

@@ -12,7 +12,7 @@ from starloom.agents.ports import Recorder
 from starloom.agents.record import Responded, Spent
 from starloom.agents.replies import AgentReply
 from starloom.errors import ModelError
-from starloom.llm.port import Message, Model, Reply, Usage
+from starloom.llm.port import Message, Model, Reply, Usage, total_usage as total_usage
 
 R = TypeVar("R", bound=AgentReply)
 
@@ -68,18 +68,6 @@ class Thinker(Generic[R]):
             f"The model {self._model.name!r} gave no usable reply in {self._most_repairs + 1} tries; "
             f"the last fault: {faults[0]}"
         )
-
-
-def total_usage(used: Sequence[Usage]) -> Usage:
-    """Return the sum. One unknown cost makes the whole cost unknown."""
-    costs = [usage.cost for usage in used]
-    return Usage(
-        input_tokens=sum(usage.input_tokens for usage in used),
-        output_tokens=sum(usage.output_tokens for usage in used),
-        cached_tokens=sum(usage.cached_tokens for usage in used),
-        requests=sum(usage.requests for usage in used),
-        cost=None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None),
-    )
 
 
 def reply_text(reply: AgentReply) -> str:
