@@ -9,13 +9,16 @@ start ─▶ executor ─▶ outcome ──────────────�
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import TypeAlias
 
+from starloom.clock import Clock
 from starloom.ids import AttemptId
 from starloom.orchestrator import signals as s
 from starloom.orchestrator.ports import Attempt, Failed, Outcome, TaskExecutor
-from starloom.orchestrator.timers import Timers
+from starloom.orchestrator.timers import Timeout, Timers
+from starloom.patience import under
 
 _logger = logging.getLogger(__name__)
 
@@ -28,6 +31,7 @@ class Performer:
     Args:
         executor: performs them.
         timers: the run's timers.
+        clock: their clock.
         grace_s: how long a cancelled attempt may take to stop.
         report: gets the signals.
         reconcile: asked about attempts that were live before a restart.
@@ -37,16 +41,19 @@ class Performer:
         self,
         executor: TaskExecutor,
         timers: Timers,
+        clock: Clock,
         grace_s: float,
         report: Callable[[s.Signal], None],
         reconcile: Reconcile | None = None,
     ) -> None:
         self._executor = executor
         self._timers = timers
+        self._clock = clock
         self._grace_s = grace_s
         self._report = report
         self._reconcile = reconcile
         self._work: dict[AttemptId, tuple[Attempt, asyncio.Task[Outcome]]] = {}
+        self._timeouts: dict[AttemptId, Timeout] = {}
         self._timed_out: set[AttemptId] = set()
         self._given_up: set[AttemptId] = set()
         self._is_closed = False
@@ -54,11 +61,17 @@ class Performer:
     def start(self, start: s.Start) -> None:
         """Begin an attempt."""
         attempt = start.attempt
-        work = asyncio.create_task(self._resume(start) if start.is_resumed else self._perform(attempt))
+        work = asyncio.create_task(self._in_time(start))
         self._work[attempt.attempt_id] = (attempt, work)
         work.add_done_callback(partial(self._performed, attempt))
         if attempt.timeout_s is not None:
-            self._timers.set(("timeout", attempt.attempt_id), attempt.timeout_s, partial(self._time_out, attempt))
+            self._timeouts[attempt.attempt_id] = Timeout(
+                self._timers,
+                self._clock,
+                ("timeout", attempt.attempt_id),
+                attempt.timeout_s,
+                partial(self._time_out, attempt),
+            )
 
     def stop(self, attempt_id: AttemptId) -> None:
         """Stop an attempt on its device; nothing happens when it is over."""
@@ -70,10 +83,18 @@ class Performer:
     def close(self) -> list[asyncio.Task[Outcome]]:
         """Cancel everything, report nothing more, and return what is still stopping."""
         self._is_closed = True
+        for timeout in self._timeouts.values():
+            timeout.drop()
         tasks = [work for _, work in self._work.values()]
         for work in tasks:
             work.cancel()
         return tasks
+
+    async def _in_time(self, start: s.Start) -> Outcome:
+        """Perform under the attempt's timeout, which stands still while a person is asked."""
+        timeout = self._timeouts.get(start.attempt.attempt_id)
+        with under(timeout) if timeout is not None else nullcontext():
+            return await (self._resume(start) if start.is_resumed else self._perform(start.attempt))
 
     async def _perform(self, attempt: Attempt) -> Outcome:
         try:
@@ -97,8 +118,8 @@ class Performer:
         attempt_id = attempt.attempt_id
         self._work.pop(attempt_id, None)
         was_late = attempt_id in self._timed_out
-        if attempt.timeout_s is not None:
-            self._timers.drop(("timeout", attempt_id))
+        if (timeout := self._timeouts.pop(attempt_id, None)) is not None:
+            timeout.drop()
             self._timed_out.discard(attempt_id)
         if self._is_closed:
             return

@@ -111,7 +111,8 @@ class Runner:
         self._answered: dict[str, Answer] = {}
         self._is_closing = False
         self._timers = Timers(clock)
-        self._performer = Performer(executor, self._timers, self._settings.stop_grace_s, self._attempt_over, reconcile)
+        grace_s = self._settings.stop_grace_s
+        self._performer = Performer(executor, self._timers, clock, grace_s, self._attempt_over, reconcile)
         self._others: set[asyncio.Task[None]] = set()
 
     @property

@@ -1,4 +1,4 @@
-"""Named timers over the clock port; for the runner. A timer set again starts anew."""
+"""Named timers over the clock port; for the runner. A timer set again starts anew, a timeout can stand still."""
 
 import asyncio
 from collections.abc import Callable, Hashable
@@ -36,3 +36,39 @@ class Timers:
         await self._clock.sleep(after_s)
         self._tasks.pop(key, None)
         ring()
+
+
+class Timeout:
+    """A timer that can stand still while a person is asked; the `patience.Deadline` of an attempt."""
+
+    def __init__(self, timers: Timers, clock: Clock, key: Hashable, after_s: float, ring: Callable[[], None]) -> None:
+        self._timers = timers
+        self._clock = clock
+        self._key = key
+        self._ring = ring
+        self._left_s = after_s
+        self._holds = 0
+        self._is_over = False
+        self._start()
+
+    def hold(self) -> None:
+        """Stop the time."""
+        self._holds += 1
+        if self._holds == 1:
+            self._timers.drop(self._key)
+            self._left_s -= self._clock.monotonic() - self._since
+
+    def go_on(self) -> None:
+        """Let the time go on, with what was left of it."""
+        self._holds -= 1
+        if not self._holds and not self._is_over:
+            self._start()
+
+    def drop(self) -> None:
+        """End it: it rings no more."""
+        self._is_over = True
+        self._timers.drop(self._key)
+
+    def _start(self) -> None:
+        self._since = self._clock.monotonic()
+        self._timers.set(self._key, max(self._left_s, 0.0), self._ring)

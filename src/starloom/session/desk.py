@@ -14,6 +14,7 @@ from starloom.errors import UsageError
 from starloom.ids import ApprovalId, Ids, RunId
 from starloom.journal.events import ApprovalAnswered, ApprovalAsked, Event, QuestionAnswered, QuestionAsked
 from starloom.journal.store import Journal
+from starloom.patience import a_person_thinking
 from starloom.safety.approvals import Approval, ApprovalAnswer
 from starloom.safety.gate import Answered, Asked, GateRecord
 from starloom.session.recall import PastApproval, PastQuestion, Recall
@@ -136,7 +137,8 @@ class ApprovalDesk:
             return past.answer
         approval_id = past.approval_id if past else approval.approval_id
         try:
-            return await self._approvals.open(approval_id, approval.run_id)
+            with a_person_thinking():
+                return await self._approvals.open(approval_id, approval.run_id)
         finally:
             self._approvals.close(approval_id)
 
@@ -173,7 +175,8 @@ class ApprovalDesk:
             answered = self._questions.open(question_id, run_id)
             if past is None:
                 await self._journal.append(run_id, [QuestionAsked(question_id, text, task_id)])
-            await asyncio.wait({answered, settled}, return_when=asyncio.FIRST_COMPLETED)
+            with a_person_thinking():
+                await asyncio.wait({answered, settled}, return_when=asyncio.FIRST_COMPLETED)
             if not answered.done():
                 await self._replied(run_id, question_id, "", "device")
                 return None
