@@ -35,7 +35,7 @@ class Transport(Protocol):
         """
         ...
 
-    async def receive(self) -> Frame:
+    def receive(self) -> Awaitable[Frame]:
         """Return the next frame. Cancelling loses none.
 
         Raises:
