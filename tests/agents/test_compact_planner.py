@@ -1,18 +1,18 @@
-"""The compact contract: grammar and prompt from live tools, edges derived, checks, one second question."""
+"""The compact contract: grammar and prompt from live tools, edges derived, checks."""
 
-import re
 from dataclasses import dataclass, field
 
 import pytest
 
-from starloom.agents.compact_checks import complaints, corrected, devices_meant, names_device, occurs, spans
+from starloom.agents.compact_checks import complaints, corrected, devices_meant, names_device
 from starloom.agents.compact_examples import example_turns
-from starloom.agents.compact_grammar import UNSUPPORTED, Shape, compact_tools, grammar, narrowed, system_prompt
+from starloom.agents.compact_names import occurs
 from starloom.agents.compact_planner import CompactPlanner, prefix
-from starloom.agents.compact_reading import read_plan, with_edges
+from starloom.agents.compact_reading import read_plan, with_edges, written
+from starloom.agents.compact_tools import UNSUPPORTED, Shape, compact_tools, system_prompt
 from starloom.agents.plans import DeviceProfile, PlannedStep, ToolProfile
 from starloom.errors import ModelError
-from starloom.llm.port import Generated, Message, Usage
+from starloom.llm.port import Follow, Generated, Message, Usage
 from starloom.safety.policy import Risk
 
 TEXT = {"type": "string"}
@@ -58,17 +58,20 @@ s5=hub.files.zip(["totals.xlsx","summary.md"],"invoices.zip")"""
 
 @dataclass
 class FakeModel:
-    """A grammar model that says what it is told and remembers what it was asked."""
+    """A grammar model that says a plan line by line and remembers what it was asked."""
 
-    replies: list[str]
+    plan: str
     asked: list[list[Message]] = field(default_factory=list)
-    grammars: list[str] = field(default_factory=list)
     name: str = "fake"
 
-    async def generate(self, messages: list[Message], grammar: str, *, max_tokens: int = 512) -> Generated:
+    async def generate(
+        self, messages: list[Message], grammar: str, *, max_tokens: int = 512, follow: Follow | None = None
+    ) -> Generated:
         self.asked.append(messages)
-        self.grammars.append(grammar)
-        return Generated(self.replies.pop(0), self.name, Usage(10, 5, cost=0.0))
+        start = messages[-1].text if messages[-1].role == "assistant" else ""
+        rest = self.plan.removeprefix(start)
+        line, line_break, _ = rest.partition("\n")
+        return Generated(line + line_break, self.name, Usage(10, 5, cost=0.0))
 
 
 def edges(plan: str) -> dict[int, tuple[int, ...]]:
@@ -81,7 +84,7 @@ def found(plan: str, request: str) -> tuple[str, ...]:
 
 
 async def test_demo_plan_becomes_tool_steps_with_references_and_edges() -> None:
-    model = FakeModel([DEMO_PLAN])
+    model = FakeModel(DEMO_PLAN)
     draft = await CompactPlanner(model).plan(DEMO, BOTH)
     assert draft.warnings == ()
     assert draft.refusal is None
@@ -99,34 +102,16 @@ async def test_demo_plan_becomes_tool_steps_with_references_and_edges() -> None:
 
 
 async def test_refusal_is_a_draft_without_steps() -> None:
-    draft = await CompactPlanner(FakeModel([UNSUPPORTED])).plan("Walk the dog", BOTH)
+    draft = await CompactPlanner(FakeModel(UNSUPPORTED)).plan("Walk the dog", BOTH)
     assert draft.steps == ()
     assert draft.refusal
 
 
 @pytest.mark.parametrize("devices", [[], [DeviceProfile("hub", "linux", ())]])
 async def test_nothing_offered_is_refused_without_asking_the_model(devices: list[DeviceProfile]) -> None:
-    model = FakeModel([])
+    model = FakeModel("")
     assert (await CompactPlanner(model).plan("anything", devices)).refusal
     assert model.asked == []
-
-
-async def test_complaint_goes_back_once_and_the_better_plan_is_taken() -> None:
-    model = FakeModel(['s1=hub.files.read("made-up.txt")', 's1=hub.files.read("todo.txt")'])
-    draft = await CompactPlanner(model).plan("Read todo.txt", BOTH)
-    assert ["mended" in text for text in draft.warnings] == [True]
-    assert draft.usage.requests == 2
-    assert draft.steps[0].arguments == {"path": "todo.txt"}
-    assert "made-up.txt" in model.asked[1][-1].text
-    assert model.asked[1][: len(model.asked[0])] == model.asked[0]
-
-
-async def test_plan_that_stays_wrong_is_shown_with_its_warnings() -> None:
-    model = FakeModel(['s1=hub.files.read("made-up.txt")'] * 3)
-    draft = await CompactPlanner(model).plan("Read todo.txt", BOTH)
-    assert len(draft.steps) == 1
-    assert draft.usage.requests == 3
-    assert "made-up.txt" in draft.warnings[0]
 
 
 def test_edges_come_from_references_and_from_files_made_earlier() -> None:
@@ -169,7 +154,7 @@ def test_edge_that_follows_from_others_is_left_out() -> None:
             "is made on 'hub'",
         ),
         ('s1=hub.files.zip(["a","z.zip"],"z.zip")', "zip a into z.zip", "its own output"),
-        ('s1=hub.files.read("a")', "read a on the branch", "names the device 'branch'"),
+        ('s1=hub.files.read("a")', "read a on the branch", "means the device 'branch'"),
         ('s1=hub.files.read("a")\ns2=hub.files.read("a")', "read a", "repeats line 1"),
         ('s1=hub.files.read("s1")', "read s1", "line number"),
         ('s1=branch.files.read("branch")', "read the files on the branch", "is a device"),
@@ -224,88 +209,18 @@ def test_device_name_inside_a_path_is_not_the_device() -> None:
     assert not names_device("copy hub.txt to a/hub and hub-2", "hub")
 
 
-def test_grammar_has_one_alternative_a_tool_and_references_only_backwards() -> None:
-    text = grammar(COMPACT)
-    lines = dict(line.split(" ::= ", 1) for line in text.strip().splitlines())
-    assert lines["ref3"] == '"s1" | "s2"'
-    assert "sheets.write" not in lines["line1"]
-    assert all(name in lines for name in re.findall(r"\bcall\w+|\bline\d+|\bref\d+", text))
-    assert '("hub" | "branch") ".files.read(" place ")"' in text
-
-
-async def test_second_try_keeps_the_good_lines_and_cannot_repeat_the_mistake() -> None:
-    first = 's1=hub.invoices.read("bills")\ns2=hub.sheets.write([s1],"a.xlsx")\ns3=hub.reports.write([s2],"a.md")'
-    model = FakeModel([first, first.replace("[s2]", "[s1]")])
-    draft = await CompactPlanner(model).plan("read the invoices in bills, write a.xlsx and a.md", [HUB])
-    assert ["mended" in text for text in draft.warnings] == [True]
-    lines = dict(line.split(" ::= ", 1) for line in model.grammars[1].strip().splitlines())
-    kept = first.rpartition("\n")[0].replace('"', '\\"').replace("\n", "\\n")
-    assert lines["root"] == f'"{kept}\\n" line3'
-    assert lines["ref3"] == '"s1"'
-
-
-async def test_made_up_name_is_bound_to_the_words_of_the_request() -> None:
-    model = FakeModel(['s1=hub.files.read("made-up.txt")', 's1=hub.files.read("todo.txt")'])
-    await CompactPlanner(model).plan("Please read todo.txt.", [HUB])
-    place = next(line for line in model.grammars[1].splitlines() if line.startswith("place ::= "))
-    assert r'"\"todo.txt\""' in place
-    assert "made-up" not in place
-
-
-async def test_tool_for_another_kind_of_file_is_taken_away() -> None:
-    hub = DeviceProfile("hub", "linux", (FILES_TOOL, SHEETS_TOOL))
-    model = FakeModel(['s1=hub.sheets.read("a.txt")', 's1=hub.files.read("a.txt")'])
-    await CompactPlanner(model).plan("read a.txt", [hub])
-    assert next(line for line in model.grammars[1].splitlines() if line.startswith("line1 ")).count("call") == 1
-
-
-async def test_short_plan_keeps_its_lines_and_must_go_on() -> None:
-    first = 's1=hub.invoices.read("bills")\ns2=hub.sheets.write([s1],"a.xlsx")'
-    model = FakeModel([first, f'{first}\ns3=hub.reports.write([s1],"a.md")'])
-    draft = await CompactPlanner(model).plan("read the invoices in bills, write a.xlsx and a.md", [HUB])
-    assert ["mended" in text for text in draft.warnings] == [True]
-    assert "'a.md'" in model.asked[1][-1].text
-    root = next(line for line in model.grammars[1].splitlines() if line.startswith("root ::= "))
-    assert root.endswith("line3")
-
-
-async def test_value_of_an_example_is_no_answer() -> None:
-    model = FakeModel(['s1=hub.files.read("plan.txt")', 's1=hub.files.read("a.txt")'])
-    await CompactPlanner(model).plan("read a.txt", [HUB])
-    assert "'plan.txt' in line 1 is not in the request" in model.asked[1][-1].text
-
-
-async def test_second_try_may_not_give_up() -> None:
-    model = FakeModel(['s1=hub.files.read("plan.txt")', 's1=hub.files.read("a.txt")'])
-    await CompactPlanner(model).plan("read a.txt", [HUB])
-    assert [UNSUPPORTED in text for text in model.grammars] == [True, False]
-
-
 def test_invented_command_is_noticed() -> None:
     assert any("is not in the request" in text for text in found('s1=hub.shell.run("rm -rf /")', "tidy up"))
     assert found('s1=hub.shell.run("git status")', "run git  status") == ()
-
-
-def test_names_of_a_request_are_words_quotations_and_runs_of_capitals() -> None:
-    names = spans('write "see you" into note.txt in My Files, please')
-    assert {"see you", "note.txt", "My Files", "write"} <= set(names)
-    assert not {"note.txt in", "in My", "into note.txt", "into"} & set(names)
 
 
 def test_folder_is_no_file() -> None:
     assert any("wants a folder" in text for text in found('s1=hub.invoices.read("a.xlsx")', "read a.xlsx"))
 
 
-def test_narrowed_grammar_names_only_the_meant_devices() -> None:
-    assert '"branch"' not in grammar(narrowed(COMPACT, ["hub"]))
-    only = compact_tools([HUB, DeviceProfile("lab", "linux", (profile("lab.scan", Risk.READ, path=TEXT),))])
-    assert '("lab") ".lab.scan("' in grammar(narrowed(only, ["hub"]))
-
-
-def test_odd_names_cannot_break_the_grammar() -> None:
+def test_odd_device_names_are_read() -> None:
     device = DeviceProfile('my "pc"\\1', "linux", (profile("a.b", Risk.READ, path=TEXT),))
     tools = compact_tools([device])
-    assert r'"my \"pc\"\\1"' in grammar(tools)
     assert read_plan('s1=my "pc"\\1.a.b("x")', tools)[0].device_id == device.device_id
 
 
@@ -352,7 +267,8 @@ def test_examples_are_only_those_that_the_tools_can_play() -> None:
         if answer.text != UNSUPPORTED:
             assert found(answer.text, question.text) == ()
     assert [turn.text for turn in example_turns(compact_tools([DeviceProfile("x", "web", ())]), ["x"])][1::2] == [
-        UNSUPPORTED
+        UNSUPPORTED,
+        UNSUPPORTED,
     ]
 
 
@@ -387,7 +303,7 @@ def test_exchanged_name_and_text_are_put_right() -> None:
 
 
 async def test_warming_reads_the_same_turns_as_planning() -> None:
-    model = FakeModel([".", UNSUPPORTED])
+    model = FakeModel(UNSUPPORTED)
     planner = CompactPlanner(model)
     await planner.warm(BOTH)
     await planner.plan("anything", BOTH)
@@ -412,3 +328,17 @@ async def test_warming_reads_the_same_turns_as_planning() -> None:
 def test_words_that_tie_a_file_to_a_device_decide(plan: str, request_: str, devices: list[str]) -> None:
     steps = corrected(read_plan(plan, COMPACT), request_, ["hub", "branch"])
     assert [step.device_id for step in steps] == devices
+
+
+def test_step_is_written_as_it_was_read() -> None:
+    assert "\n".join(map(written, read_plan(DEMO_PLAN, COMPACT))) == DEMO_PLAN
+
+
+def test_few_examples_are_made_up_for_from_the_signatures() -> None:
+    schema = {"properties": {"app": TEXT, "mode": {"enum": ["fast", "safe"]}, "count": {"type": "integer"}}}
+    tool = ToolProfile("apps.open", "Open an app.", {**schema, "required": ["app", "mode", "count"]})
+    turns = example_turns(compact_tools([DeviceProfile("phone", "android", (tool,))]), ["phone"])
+    assert turns[-2:] == [
+        Message("user", "Open an app (phone): alpha, fast, 7"),
+        Message("assistant", 's1=phone.apps.open("alpha","fast",7)'),
+    ]

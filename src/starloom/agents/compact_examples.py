@@ -1,15 +1,17 @@
 """Examples that show a small model the compact contract: as chat turns, only those that the live tools can play.
 
-Called by `agents.compact_planner`. `{a}` and `{b}` become the names of connected devices. At most six are shown, the
-earlier ones first, for each costs a second of reading. They are no part of any evaluation file.
+Called by `agents.compact_planner`. `{a}` and `{b}` become the names of connected devices. At most nine are shown, the
+earlier ones first, for each costs a second of reading. Where the live tools can play few, examples are made up from
+their signatures: a model that has only seen refusals refuses. They are no part of any evaluation file.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starloom.agents.compact_grammar import UNSUPPORTED, CompactTool
 from starloom.agents.compact_reading import read_arguments
+from starloom.agents.compact_tools import UNSUPPORTED, CompactTool, Shape
 from starloom.errors import ModelError
 from starloom.llm.port import Message
 
@@ -22,7 +24,9 @@ class Example:
     plan: tuple[tuple[str, str, str], ...]
 
 
-MAX_SHOWN = 6
+MAX_SHOWN = 9
+_FEW = 4
+_MADE_UP_VALUES = ("alpha", "beta", "gamma")
 
 EXAMPLES = (
     Example("Book me a flight to Lisbon", ()),
@@ -36,6 +40,9 @@ EXAMPLES = (
         ),
     ),
     Example("Show the text of offer.pdf", (("a", "pdf.text", '("offer.pdf")'),)),
+    Example("Was steht in liste.txt?", (("a", "files.read", '("liste.txt")'),)),
+    Example("Print label.png on the printer in the hall", ()),
+    Example("pls remvoe draft_2.csv", (("a", "files.delete", '("draft_2.csv")'),)),
     Example(
         "Summarise the invoices of scans/2024 in report.md, then pack report.md into report.zip",
         (
@@ -76,18 +83,54 @@ def example_turns(tools: Sequence[CompactTool], device_ids: Sequence[str]) -> li
     """Return the examples that these tools can play, as user and assistant turns."""
     offered = {tool.name: tool for tool in tools}
     names = {"a": device_ids[0], "b": device_ids[1 % len(device_ids)]}
-    turns: list[Message] = []
+    played: list[tuple[str, list[str]]] = []
     for example in EXAMPLES:
-        if len(turns) < 2 * MAX_SHOWN and all(
-            _can_play(offered.get(tool), names[letter], written) for letter, tool, written in example.plan
-        ):
-            lines = [
-                f"s{number}={names[letter]}.{tool}{arguments}"
-                for number, (letter, tool, arguments) in enumerate(example.plan, start=1)
-            ]
-            turns.append(Message("user", example.request.format(**names)))
-            turns.append(Message("assistant", "\n".join(lines) or UNSUPPORTED))
+        if all(_can_play(offered.get(tool), names[letter], written) for letter, tool, written in example.plan):
+            calls = [f"{names[letter]}.{tool}{arguments}" for letter, tool, arguments in example.plan]
+            played.append((example.request.format(**names), calls))
+    made_up = [_made_up(tool) for tool in _unshown(tools, device_ids, played)]
+    turns: list[Message] = []
+    for request, calls in [*played[: MAX_SHOWN - len(made_up)], *made_up]:
+        lines = [f"s{number}={call}" for number, call in enumerate(calls, start=1)]
+        turns += [Message("user", request), Message("assistant", "\n".join(lines) or UNSUPPORTED)]
     return turns
+
+
+def _unshown(
+    tools: Sequence[CompactTool], device_ids: Sequence[str], played: Sequence[tuple[str, list[str]]]
+) -> list[CompactTool]:
+    """Return tools to make examples up for: of each device that no example plays, and more while there are few."""
+    calls = [call for _, plan in played for call in plan]
+    simple = [tool for tool in tools if _is_simple(tool) and not any(f".{tool.name}(" in call for call in calls)]
+    shown = {device for device in device_ids if any(call.startswith(f"{device}.") for call in calls)}
+    chosen: list[CompactTool] = []
+    for tool in simple:
+        if len(chosen) < _FEW and not shown & set(tool.devices):
+            chosen.append(tool)
+            shown |= set(tool.devices)
+    more = [tool for tool in simple if tool not in chosen]
+    return chosen + more[: max(0, _FEW - len(chosen) - sum(bool(plan) for _, plan in played))]
+
+
+def _is_simple(tool: CompactTool) -> bool:
+    shapes = [item.shape for item in tool.parameters if item.is_required]
+    return bool(shapes) and all(shape in (Shape.TEXT, Shape.INTEGER, Shape.CHOICE) for shape in shapes)
+
+
+def _made_up(tool: CompactTool) -> tuple[str, list[str]]:
+    """Return a request that a tool's summary and some values make, and its plan."""
+    values: list[str | int] = []
+    for item in (item for item in tool.parameters if item.is_required):
+        match item.shape:
+            case Shape.INTEGER:
+                values.append(7)
+            case Shape.CHOICE:
+                values.append(item.choices[0])
+            case _:
+                values.append(_MADE_UP_VALUES[len(values) % len(_MADE_UP_VALUES)])
+    given = ", ".join(str(value) for value in values)
+    written = ",".join(json.dumps(value, ensure_ascii=False) for value in values)
+    return f"{tool.summary} ({tool.devices[0]}): {given}", [f"{tool.devices[0]}.{tool.name}({written})"]
 
 
 def _can_play(tool: CompactTool | None, device_id: str, written: str) -> bool:
@@ -102,6 +145,7 @@ def _can_play(tool: CompactTool | None, device_id: str, written: str) -> bool:
 
 def example_texts() -> frozenset[str]:
     """Return every quoted value of the examples, to notice when a plan copies one."""
-    return frozenset(
+    played = (
         text for example in EXAMPLES for _, _, written in example.plan for text in re.findall(r'"([^"]+)"', written)
-    ) - {"*"}
+    )
+    return frozenset([*played, *_MADE_UP_VALUES]) - {"*"}

@@ -1,264 +1,220 @@
-"""The compact contract of small planners: what they may write, as a GBNF grammar and a prompt made from live tools.
+"""What the next line of a compact plan may be, as a GBNF grammar from live tools, the request and the lines before.
 
-Called by `agents.compact_planner`. A reply is a few lines, one call a line, and nothing else:
-
-    s1=hub.invoices.read("examples/north")          device.tool(required arguments in the schema's order)
-    s2=branch.files.list("logs",pattern="*.txt")    optional ones by name, after them
-    s3=hub.sheets.write([s1],"totals.xlsx")         references only to earlier lines
-
-The line's number is forced by the grammar, so a model cannot miscount, and there is no list of dependencies: edges are
-derived. `unsupported()` alone is a refusal. Source: reference llm.md 2.3; ours: numbered lines, spans of the request.
+Called by `agents.compact_drafting`, once a line. A line can only name what the request gives or an earlier line made,
+of the kind that the tool is for; refer to an earlier line whose result fits; and call a device that offers the tool.
+A tool that finds nothing of its kind in the request is not offered. `unsupported()` is offered as the first line.
 """
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
-from starloom.agents.plans import DeviceProfile, ToolProfile
-from starloom.safety.policy import Risk
+from starloom.agents.compact_names import (
+    PATH_WORDS,
+    PATTERN_WORDS,
+    candidates,
+    ending,
+    folders_said,
+    has_ideographs,
+    is_folder,
+    reads_a_named_file,
+    spans,
+)
+from starloom.agents.compact_tools import REFERRING, UNSUPPORTED, CompactTool, Parameter, Shape
 
-MAX_STEPS = 10
-UNSUPPORTED = "unsupported()"
+_MAX_JOINED = 40  # folders, and files, that are offered joined to a path
+_STABLE_RULES = (
+    r'text ::= "\"" char{1,400} "\""',
+    r'char ::= [^"\\\x00-\x1f] | "\\" ["\\nt]',
+    r'pattern ::= "\"" mark{0,40} "*" mark{0,40} "\""',
+    r'mark ::= [^"\\\x00-\x20]',
+    r'unspaced ::= "\"" [^\x00-\x7f] [^\x00-\x2c:-@\x5b-\x60]{0,60} "\""',
+    'integer ::= "-"? ("0" | [1-9] [0-9]{0,11})',
+    'number ::= integer ("." [0-9]{1,6})?',
+    'flag ::= "True" | "False"',
+)
 
-_PLACE_WORDS = {
-    *("path", "paths", "file", "files", "folder", "folders", "directory", "source", "sources", "destination", "target"),
-    *("output", "archive", "url", "address", "to", "host", "recipient", "recipients"),
-}
-COMMAND_WORDS = {"command", "script", "code", "query", "expression"}  # they say what to do, not where
-_OUTPUT_WORDS = ("destination", "target", "output", "archive", "path", "to", "folder", "file", "url")
 
+class Kind(StrEnum):
+    """What a line's result is, or an argument refers to, where the tool says it."""
 
-class Shape(StrEnum):
-    """What an argument looks like in a reply."""
-
-    REFERENCE = "reference"
-    REFERENCES = "references"
+    TABLE = "table"
     TEXT = "text"
-    TEXTS = "texts"
-    CHOICE = "choice"
-    INTEGER = "integer"
-    NUMBER = "number"
-    FLAG = "flag"
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """One argument of a tool. `is_place`: its text says where something is, so it must come from the request."""
+class Results:
+    """The earlier lines that have a result, and of which kind; None: of any."""
 
-    name: str
-    shape: Shape
-    is_required: bool
-    is_place: bool = False
-    choices: tuple[str, ...] = ()
+    kinds: Mapping[int, Kind | None] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, slots=True)
-class CompactTool:
-    """A tool that fits the contract, and the devices that offer it with this very signature."""
-
-    name: str
-    summary: str
-    parameters: tuple[Parameter, ...]
-    devices: tuple[str, ...]
-    risk: Risk | None
-    outputs: tuple[str, ...]  # names of the arguments whose file or folder the tool makes
-
-    @property
-    def is_reading(self) -> bool:
-        """Whether it changes nothing."""
-        return self.risk is Risk.READ
-
-    @property
-    def signature(self) -> str:
-        """The call as the prompt shows it."""
-        shown = [item.name if item.is_required else f"{item.name}=…" for item in self.parameters]
-        return f"{self.name}({', '.join(shown)})"
-
-
-def compact_tools(devices: Sequence[DeviceProfile]) -> tuple[CompactTool, ...]:
-    """Return the tools that a small model can be offered, in the order in which the devices name them.
-
-    A tool with a required argument that the contract cannot express (an object, say) is left out. Where all arguments
-    are optional they are all written, so that a model need not choose; optional numbers and flags keep their defaults.
-    """
-    grouped: dict[str, tuple[ToolProfile, list[str]]] = {}
-    for device in devices:
-        for tool in device.tools:
-            key = tool.name + json.dumps(tool.input_schema, sort_keys=True)
-            grouped.setdefault(key, (tool, []))[1].append(device.device_id)
-    found = (_compact(tool, tuple(owners)) for tool, owners in grouped.values())
-    return tuple(tool for tool in found if tool is not None)
-
-
-def _compact(tool: ToolProfile, devices: tuple[str, ...]) -> CompactTool | None:
-    properties: dict[str, Any] = tool.input_schema.get("properties", {})
-    required = set(tool.input_schema.get("required", ()))
-    parameters: list[Parameter] = []
-    for name, schema in properties.items():
-        parameter = _parameter(name, schema, name in required or not required, tool)
-        if parameter is None and name in required:
-            return None
-        if parameter is not None and (parameter.is_required or parameter.shape in (Shape.TEXT, Shape.CHOICE)):
-            parameters.append(parameter)
-    parameters.sort(key=lambda item: not item.is_required)
-    return CompactTool(
-        tool.name, _first_sentence(tool.description), tuple(parameters), devices, tool.risk, _outputs(tool, parameters)
-    )
-
-
-def _parameter(name: str, schema: dict[str, Any], is_required: bool, tool: ToolProfile) -> Parameter | None:
-    variants = sorted((item for item in schema.get("anyOf", ()) if item.get("type") != "null"), key=_plainness)
-    if variants:
-        schema = {**variants[0], **{key: value for key, value in schema.items() if key != "anyOf"}}
-    kind = schema.get("type")
-    items = schema.get("items") or {}
-    is_reference = schema.get("x-reference") or items.get("x-reference")
-    is_place = name.lower() in _PLACE_WORDS or (name in tool.destinations and name not in COMMAND_WORDS)
-    if is_reference:
-        return Parameter(name, Shape.REFERENCES if kind == "array" else Shape.REFERENCE, is_required)
-    choices = schema.get("enum")
-    if choices and all(isinstance(item, str) for item in choices):
-        return Parameter(name, Shape.CHOICE, is_required, choices=tuple(choices))
-    if kind == "array" and items.get("type") == "string":
-        return Parameter(name, Shape.TEXTS, is_required, is_place)
-    if kind == "string":
-        return Parameter(name, Shape.TEXT, is_required, is_place)
-    simple = {"integer": Shape.INTEGER, "number": Shape.NUMBER, "boolean": Shape.FLAG}
-    return Parameter(name, simple[kind], is_required) if kind in simple else None
-
-
-def _plainness(schema: dict[str, Any]) -> bool:
-    """Order the variants of an argument: text first."""
-    return schema.get("type") != "string"
-
-
-def _outputs(tool: ToolProfile, parameters: Iterable[Parameter]) -> tuple[str, ...]:
-    if tool.risk is Risk.READ:
-        return ()
-    places = [item.name for item in parameters if item.is_place and item.shape is Shape.TEXT]
-    return tuple([name for name in _OUTPUT_WORDS if name in places][:1])
-
-
-def _first_sentence(description: str) -> str:
-    text = " ".join(description.split())
-    sentence = re.split(r"(?<=[.!?:;])\s", text, maxsplit=1)[0].rstrip(".:;")
-    return sentence if len(sentence) <= 80 else sentence[:77].rsplit(" ", 1)[0] + "…"
-
-
-def narrowed(tools: Sequence[CompactTool], device_ids: Sequence[str]) -> tuple[CompactTool, ...]:
-    """Return the tools with only these devices, where they offer the tool; else with those that do."""
-    return tuple(
-        replace(tool, devices=tuple(item for item in tool.devices if item in device_ids) or tool.devices)
-        for tool in tools
-    )
+    def fitting(self, parameter: Parameter) -> list[int]:
+        """Return the lines that the argument may refer to."""
+        wanted = kind_of_argument(parameter)
+        return [line for line, kind in self.kinds.items() if wanted is None or kind is None or kind is wanted]
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a second try is held to: lines that stay as they are, and what was wrong in the first that is not kept.
+    """What a line is held to. `made`: places of earlier lines; banned is what earlier tries of this line had wrong.
 
-    `places`: the only texts that may say where something is; empty: any. `not_referable`: lines without a result.
+    `device_id`: the only device that it may use; None: any that offers the tool.
     """
 
-    kept: tuple[str, ...] = ()
+    line: int
+    request: str
+    device_id: str | None = None
+    results: Results = Results()
+    made: tuple[str, ...] = ()
     banned_tools: frozenset[str] = frozenset()
-    not_referable: frozenset[int] = frozenset()
-    places: tuple[str, ...] = ()
+    banned_names: frozenset[str] = frozenset()
+    may_refuse: bool = False
 
 
-def grammar(tools: Sequence[CompactTool], bounds: Bounds | None = None) -> str:
-    """Return the GBNF grammar of a plan with these tools, narrowed to the devices that the request means."""
-    refusal = "" if bounds else f'"{UNSUPPORTED}" | '  # who had a plan may mend it, not give up
-    bounds = bounds or Bounds()
-    first = len(bounds.kept) + 1
-    start = "".join(f"{line}\n" for line in bounds.kept)
-    places = [_terminal(json.dumps(item, ensure_ascii=False)) for item in bounds.places]
-    rules = [
-        f"root ::= {_terminal(start)} line{first}" if start else f"root ::= {refusal}line1",
-        r'text ::= "\"" char{1,200} "\""',
-        r'char ::= [^"\\\x00-\x1f] | "\\" ["\\nt]',
-        f"place ::= {' | '.join(places) or 'text'}",
-        'integer ::= "-"? [0-9]+',
-        'number ::= integer ("." [0-9]+)?',
-        'flag ::= "True" | "False"',
+def kind_of_argument(parameter: Parameter) -> Kind | None:
+    """Return what the argument's name says of the results that it takes."""
+    name = parameter.name.lower()
+    if name.startswith(("table", "row")):
+        return Kind.TABLE
+    return Kind.TEXT if name.startswith("text") else None
+
+
+def kind_of_result(tool: CompactTool) -> Kind | None:
+    """Return what the tool's result is, as far as its summary and what it refers to say."""
+    summary = tool.summary.lower()
+    taken = [item for item in tool.parameters if item.shape in REFERRING]
+    if taken:
+        return kind_of_argument(taken[0])
+    if re.search(r"\bas an? table\b", summary):
+        return Kind.TABLE
+    return Kind.TEXT if re.search(r"\bthe text of\b|\ba text file\b", summary) else None
+
+
+def line_grammar(tools: Sequence[CompactTool], bounds: Bounds) -> str | None:
+    """Return the grammar of one line, with or without a line break after it; without: the plan ends there.
+
+    None: no tool could be meant.
+    """
+    verbs = {tool.name.rpartition(".")[2] for tool in tools}
+    lines = _Rules(bounds, verbs)
+    calls = [
+        call
+        for tool in tools
+        if tool.name not in bounds.banned_tools and (bounds.device_id or tool.devices[0]) in tool.devices
+        if (call := lines.call(tool)) is not None
     ]
-    rules += [f"call{index} ::= {_call(tool, 0)}" for index, tool in enumerate(tools) if not _has_references(tool)]
-    for line in range(first, MAX_STEPS + 1):
-        banned = bounds.banned_tools if line == first else frozenset()
-        referable = [f'"s{earlier}"' for earlier in range(1, line) if earlier not in bounds.not_referable]
-        calls = []
-        for index, tool in enumerate(tools):
-            if tool.name in banned:
-                continue
-            if not _has_references(tool):
-                calls.append(f"call{index}")
-            elif referable:
-                rules.append(f"call{index}n{line} ::= {_call(tool, line)}")
-                calls.append(f"call{index}n{line}")
-        after = f' ("\\n" line{line + 1})?' if line < MAX_STEPS else ""
-        rules.append(f"line{line} ::= {_terminal(f's{line}=')} ({' | '.join(calls)}){after}")
-        if referable:
-            rules.append(f"ref{line} ::= {' | '.join(referable)}")
-    return "\n".join(rules) + "\n"
-
-
-def _has_references(tool: CompactTool) -> bool:
-    return any(item.shape in (Shape.REFERENCE, Shape.REFERENCES) and item.is_required for item in tool.parameters)
-
-
-def _call(tool: CompactTool, line: int) -> str:
-    devices = " | ".join(_terminal(device) for device in tool.devices)
-    required = [item for item in tool.parameters if item.is_required]
-    optional = [item for item in tool.parameters if not item.is_required]
-    parts = [f"({devices})", _terminal(f".{tool.name}(")]
-    for position, item in enumerate(required):
-        parts += ['","'] * bool(position) + [_value(item, line)]
-    for item in optional:
-        parts.append(f'("," {_terminal(item.name + "=")} {_value(item, line)})?')
-    return " ".join([*parts, '")"'])
-
-
-def _value(item: Parameter, line: int) -> str:
-    text = "place" if item.is_place else "text"
-    match item.shape:
-        case Shape.REFERENCE:
-            return f"ref{line}"
-        case Shape.REFERENCES:
-            return f'"[" ref{line} ("," ref{line})* "]"'
-        case Shape.TEXTS:
-            return f'"[" {text} ("," {text})* "]"'
-        case Shape.TEXT:
-            return text
-        case Shape.CHOICE:
-            return "(" + " | ".join(_terminal(json.dumps(choice, ensure_ascii=False)) for choice in item.choices) + ")"
-        case _:
-            return item.shape.value
-
-
-def _terminal(text: str) -> str:
-    """Return the text as a quoted GBNF terminal."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
-
-
-def system_prompt(tools: Sequence[CompactTool], devices: Sequence[DeviceProfile]) -> str:
-    """Return the stable instructions: the form, the devices and one line a tool."""
-    names = [f"{item.device_id} ({item.description or item.device_type})" for item in devices]
-    everywhere = tuple(item.device_id for item in devices)
-    lines = []
-    for tool in tools:
-        owners = "" if tool.devices == everywhere else f" [only on {', '.join(tool.devices)}]"
-        lines.append(f"{tool.signature}: {tool.summary}{owners}")
+    start = f"s{bounds.line}=" + (bounds.device_id or "")
+    rest = terminal(start[len(line_head(bounds)) :])
+    if not calls:
+        return None
+    refusal = f'"{UNSUPPORTED}" | ' if bounds.may_refuse else ""
     return "\n".join(
-        [
-            "Turn the request into a plan: one call per line, s1=device.tool(arguments), nothing else.",
-            "Use only names, paths and addresses that the request gives. Do every part of the request, no more.",
-            f"Answer {UNSUPPORTED} when no tool can do it.",
-            f"Devices: {', '.join(names)}. Without a device's name in the request: {everywhere[0]}.",
-            "Tools:",
-            *lines,
-        ]
+        [f"root ::= {refusal}{rest} ({' | '.join(calls)}) end", r'end ::= "\n"?', *_STABLE_RULES, *lines.named, ""]
     )
+
+
+def line_head(bounds: Bounds) -> str:
+    """Return how the line surely begins, so that the model need not write it; empty where a refusal is possible."""
+    return "" if bounds.may_refuse else f"s{bounds.line}" + (f"={bounds.device_id}" if bounds.device_id else "")
+
+
+class _Rules:
+    """The rules of one grammar as they are needed; equal lists of names share one."""
+
+    def __init__(self, bounds: Bounds, verbs: Collection[str]) -> None:
+        self._bounds = bounds
+        folders = folders_said(bounds.request)
+        given = (name for name in spans(bounds.request) if name.casefold() not in verbs or name in folders)
+        self._names = list(dict.fromkeys([*bounds.made, *given]))
+        self._by_body: dict[str, str] = {}
+
+    @property
+    def named(self) -> list[str]:
+        return [f"{name} ::= {body}" for body, name in self._by_body.items()]
+
+    def call(self, tool: CompactTool) -> str | None:
+        """Return the alternative of a tool; None when nothing in sight fits one of its arguments."""
+        owners = () if self._bounds.device_id else tool.devices
+        parts = [f"({' | '.join(map(terminal, owners))})"] * bool(owners) + [terminal(f".{tool.name}(")]
+        required = [item for item in tool.parameters if item.is_required]
+        for position, item in enumerate(required):
+            value = self._value(tool, item)
+            if value is None:
+                return None
+            parts += ['","'] * bool(position) + [value]
+        for item in tool.parameters:
+            value = None if item.is_required else self._value(tool, item)
+            if value is not None:
+                parts.append(f'("," {terminal(item.name + "=")} {value})?')
+        return self._rule(" ".join([*parts, '")"']))
+
+    def _value(self, tool: CompactTool, item: Parameter) -> str | None:
+        match item.shape:
+            case Shape.REFERENCE:
+                return self._references(item)
+            case Shape.REFERENCES:
+                one = self._references(item)
+                return one and f'"[" {one} ("," {one}){{0,9}} "]"'
+            case Shape.TEXTS:
+                one = self._text(tool, item)
+                return one and f'"[" {one} ("," {one}){{0,19}} "]"'
+            case Shape.TEXT:
+                return self._text(tool, item)
+            case Shape.CHOICE:
+                return self._rule(" | ".join(terminal(_quoted(choice)) for choice in item.choices))
+            case Shape.INTEGER:
+                numbers = re.findall(r"(?<![\w.])\d{1,9}(?![\w.]*\w)", self._bounds.request)
+                given = dict.fromkeys(str(int(number)) for number in numbers)
+                return self._rule(" | ".join(map(terminal, given))) if given else "integer"
+            case _:
+                return item.shape.value
+
+    def _references(self, item: Parameter) -> str | None:
+        lines = self._bounds.results.fitting(item)
+        return self._rule(" | ".join(f'"s{line}"' for line in lines)) if lines else None
+
+    def _text(self, tool: CompactTool, item: Parameter) -> str | None:
+        if item.name.lower() in PATTERN_WORDS:
+            return "pattern"
+        return self._place(tool, item) if item.is_place else "text"
+
+    def _place(self, tool: CompactTool, item: Parameter) -> str | None:
+        banned = set(self._bounds.banned_names)
+        if item.name in tool.outputs and item.name in PATH_WORDS and tool.is_making and self._bounds.device_id:
+            banned |= set(self._bounds.made)  # where several devices may be meant, each may make its own
+        given = candidates(tool, item, [name for name in self._names if name not in banned])
+        ways = [terminal(_quoted(name)) for name in given]
+        if not is_folder(item):
+            ways += self._joined(given)
+        if has_ideographs(self._bounds.request) and not reads_a_named_file(tool, item, self._names):
+            ways.append("unspaced")
+        return self._rule(" | ".join(ways)) if ways else None
+
+    def _joined(self, given: Sequence[str]) -> list[str]:
+        """Return the rule of a file in a folder, when the request may name them apart."""
+        made = self._bounds.made
+        files = [name for name in given if ending(name) and "/" not in name and name not in made][:_MAX_JOINED]
+        folders = folders_said(self._bounds.request)[:_MAX_JOINED]
+        if not files or not folders:
+            return []
+        written = [self._rule(" | ".join(terminal(_inside(name)) for name in names)) for names in (folders, files)]
+        return [self._rule(rf'"\"" {written[0]} "/" {written[1]} "\""')]
+
+    def _rule(self, body: str) -> str:
+        return self._by_body.setdefault(body, f"r{len(self._by_body)}")
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _inside(text: str) -> str:
+    return _quoted(text)[1:-1].rstrip("/")
+
+
+def terminal(text: str) -> str:
+    """Return the text as a quoted GBNF terminal."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'

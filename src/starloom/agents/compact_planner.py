@@ -1,64 +1,56 @@
-"""The planner for small models: a request and live tools in, a checked draft out, by one or two grammar-bound replies.
+"""The planner for small models: a request and live tools in, a checked draft out, by grammar-bound lines.
 
 Made by `session` when the role's model is the embedded one; called by `agents.constellation_agent` through `Planner`.
-
-    request ─▶ reply (grammar) ─▶ steps ─▶ edges ─▶ checks ─ none ─▶ draft
-                    ▲                               │ complaints: again, twice at most, from the first wrong line on,
-                    └───────────────────────────────┤ and the grammar makes the mistake impossible
-                                                    └ still ─▶ draft with warnings, for a person to edit
+How a plan comes about is told in `agents.compact_drafting`; what is still wrong in it is in the draft's warnings.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from starloom.agents.compact_checks import Complaint, bounds_after, complaints, corrected, devices_meant
-from starloom.agents.compact_examples import example_texts, example_turns
-from starloom.agents.compact_grammar import (
-    UNSUPPORTED,
-    Bounds,
-    CompactTool,
-    compact_tools,
-    grammar,
-    narrowed,
-    system_prompt,
-)
-from starloom.agents.compact_reading import CompactStep, plain, read_plan, with_edges
+from starloom.agents.compact_checks import asks_for_a_tool, devices_meant, devices_named
+from starloom.agents.compact_drafting import Draft, Drafting
+from starloom.agents.compact_examples import example_turns
+from starloom.agents.compact_reading import CompactStep, plain
+from starloom.agents.compact_tools import CompactTool, compact_tools, narrowed, system_prompt
 from starloom.agents.plans import DeviceProfile, PlanDraft, PlannedStep
 from starloom.llm.port import Generated, GrammarModel, Message, Usage, total_usage
 
-MAX_TOKENS = 400
-MAX_SECOND_TRIES = 2
+MAX_LINE_TOKENS = 300
 
 
 class CompactPlanner:
     """Drafts plans with a model that only has to choose tools, devices and names."""
 
-    def __init__(self, model: GrammarModel, *, max_tokens: int = MAX_TOKENS) -> None:
+    def __init__(self, model: GrammarModel, *, max_line_tokens: int = MAX_LINE_TOKENS) -> None:
         self._model = model
-        self._max_tokens = max_tokens
+        self._max_line_tokens = max_line_tokens
 
     async def plan(self, request: str, devices: Sequence[DeviceProfile]) -> PlanDraft:
         """Return a draft whose steps all name a tool; what the checks still find is in its warnings."""
+        asked = " ".join(request.split())
         tools = compact_tools(devices)
         if not tools:
-            return PlanDraft((), self._model.name, refusal=_nothing_offered(devices))
+            return PlanDraft((), self._model.name, Usage(requests=0, cost=0.0), refusal=_nothing_offered(devices))
         device_ids = [device.device_id for device in devices]
-        turns = [*prefix(tools, devices), Message("user", " ".join(request.split()))]
-        attempts = [await self._attempt(turns, tools, request, device_ids)]
-        bounds: Bounds | None = None
-        while len(attempts) <= MAX_SECOND_TRIES and attempts[-1].complaints:
-            last = attempts[-1]
-            said = " ".join(item.text for item in last.complaints)
-            again = [
-                *turns,
-                Message("assistant", last.generated.text),
-                Message("user", f"{said} Write the plan again for: {request}"),
-            ]
-            bounds = bounds_after(last.complaints, last.steps, last.generated.text, request, tools, bounds)
-            attempts.append(await self._attempt(again, tools, request, device_ids, bounds))
-        plans = [attempt for attempt in attempts if not attempt.is_refusal]
-        chosen = min(reversed(plans), key=lambda attempt: len(attempt.complaints)) if plans else attempts[0]
-        return self._draft(attempts[0] if attempts[0].is_refusal else chosen, attempts)
+        turns = [*prefix(tools, devices), Message("user", asked)]
+        usages: list[Usage] = []
+
+        async def generate(messages: list[Message], grammar: str) -> Generated:
+            generated = await self._model.generate(messages, grammar, max_tokens=self._max_line_tokens)
+            usages.append(generated.usage)
+            return generated
+
+        usable = narrowed(tools, devices_meant(asked, device_ids))
+        draft = await Drafting(generate, turns, usable, asked, device_ids).draft()
+        if not draft.steps and asks_for_a_tool(usable, asked):
+            second = await Drafting(generate, turns, usable, asked, device_ids, may_refuse=False).draft()
+            draft = replace(second, is_mended=True) if not second.complaints else draft
+        named = devices_named(asked, device_ids)
+        if draft.steps and len(named) == 1 and named[0] not in {step.device_id for step in draft.steps}:
+            only = narrowed(tools, named)
+            other = await Drafting(generate, turns, only, asked, device_ids, may_refuse=False).draft()
+            draft = min(draft, other, key=lambda item: (not item.steps, len(item.complaints)))
+        return self._drafted(draft, total_usage(usages))
 
     async def warm(self, devices: Sequence[DeviceProfile]) -> Usage:
         """Have the model read the stable turns ahead, so that the first request need not wait for them.
@@ -68,40 +60,13 @@ class CompactPlanner:
         turns = [*prefix(compact_tools(devices), devices), Message("user", ".")]
         return (await self._model.generate(turns, 'root ::= "."', max_tokens=4)).usage
 
-    async def _attempt(
-        self,
-        turns: list[Message],
-        tools: Sequence[CompactTool],
-        request: str,
-        device_ids: Sequence[str],
-        bounds: Bounds | None = None,
-    ) -> "_Attempt":
-        usable = narrowed(tools, devices_meant(request, device_ids))
-        generated = await self._model.generate(turns, grammar(usable, bounds), max_tokens=self._max_tokens)
-        if generated.text.strip() == UNSUPPORTED:
-            return _Attempt(generated, (), ())
-        steps = with_edges(corrected(read_plan(generated.text, tools), request, device_ids))
-        return _Attempt(generated, steps, complaints(steps, request, device_ids, example_texts()))
-
-    def _draft(self, chosen: "_Attempt", attempts: Sequence["_Attempt"]) -> PlanDraft:
-        usage = total_usage([attempt.generated.usage for attempt in attempts])
-        if chosen.is_refusal:
-            return PlanDraft((), chosen.generated.model, usage, refusal=_REFUSAL)
-        warnings = tuple(item.text for item in chosen.complaints)
-        if chosen is not attempts[0] and not warnings:
+    def _drafted(self, draft: Draft, usage: Usage) -> PlanDraft:
+        if not draft.steps:
+            return PlanDraft((), self._model.name, usage, refusal=_REFUSAL)
+        warnings = tuple(item.text for item in draft.complaints)
+        if draft.is_mended and not warnings:
             warnings = (_MENDED,)
-        return PlanDraft(planned_steps(chosen.steps), chosen.generated.model, usage, warnings)
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    generated: Generated
-    steps: tuple[CompactStep, ...]
-    complaints: tuple[Complaint, ...]
-
-    @property
-    def is_refusal(self) -> bool:
-        return not self.steps
+        return PlanDraft(planned_steps(draft.steps), self._model.name, usage, warnings)
 
 
 _MENDED = "The first draft had a mistake and was mended; look the plan over before it runs."

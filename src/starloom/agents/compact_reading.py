@@ -4,12 +4,13 @@ Called by `agents.compact_planner` and `agents.compact_checks`. Pure: text and t
 """
 
 import ast
+import json
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from starloom.agents.compact_grammar import CompactTool, Parameter
+from starloom.agents.compact_tools import CompactTool, Parameter
 from starloom.errors import ModelError
 
 Json: TypeAlias = Any
@@ -68,10 +69,15 @@ def read_plan(reply: str, tools: Sequence[CompactTool]) -> tuple[CompactStep, ..
     Raises:
         ModelError: a line is no call of a known tool on a device that offers it; the grammar rules that out.
     """
-    return tuple(_read_line(line, number, tools) for number, line in enumerate(reply.strip().split("\n"), start=1))
+    return tuple(read_line(line, number, tools) for number, line in enumerate(reply.strip().split("\n"), start=1))
 
 
-def _read_line(line: str, number: int, tools: Sequence[CompactTool]) -> CompactStep:
+def read_line(line: str, number: int, tools: Sequence[CompactTool]) -> CompactStep:
+    """Return one line's step.
+
+    Raises:
+        ModelError: as `read_plan`.
+    """
     call = line.strip().removeprefix(f"s{number}=")
     for tool in sorted(tools, key=lambda item: -len(item.name)):
         for device in sorted(tool.devices, key=len, reverse=True):
@@ -120,6 +126,28 @@ def _scalar(node: ast.expr, parameter: Parameter) -> Scalar | Ref:
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
             return -value
     raise ModelError(f"The argument {parameter.name!r} cannot be read.")
+
+
+def written(step: CompactStep) -> str:
+    """Return the line that reads back as the step."""
+    required = [_written(step.values[item.name]) for item in step.tool.parameters if item.is_required]
+    optional = [
+        f"{item.name}={_written(step.values[item.name])}"
+        for item in step.tool.parameters
+        if not item.is_required and item.name in step.values
+    ]
+    return f"s{step.line}={step.device_id}.{step.tool.name}({','.join([*required, *optional])})"
+
+
+def _written(value: Value) -> str:
+    match value:
+        case tuple():
+            return f"[{','.join(map(_written, value))}]"
+        case Ref(line):
+            return f"s{line}"
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+    return str(value)
 
 
 def with_edges(steps: Sequence[CompactStep]) -> tuple[CompactStep, ...]:
