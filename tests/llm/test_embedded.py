@@ -154,6 +154,12 @@ async def test_prefix_is_kept_and_given_back_to_a_new_process(model: EmbeddedMod
     assert (tmp_path / "prefixes" / "restored").read_text() == kept.name
 
 
+async def test_begun_reply_is_no_part_of_the_prefix(model: EmbeddedModel, tmp_path: Path) -> None:
+    await model.generate(said("first"), "root ::= [a-z]+")
+    await model.generate([*said("second"), Message("assistant", "s1=")], "root ::= [a-z]+")
+    assert len(list((tmp_path / "prefixes").iterdir())) == 1
+
+
 async def test_other_first_turns_are_another_prefix(model: EmbeddedModel, tmp_path: Path) -> None:
     await model.generate(said("first"), "root ::= [a-z]+")
     await model.generate([Message("system", "Other."), Message("user", "x")], "root ::= [a-z]+")

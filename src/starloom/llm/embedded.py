@@ -242,8 +242,12 @@ class EmbeddedModel:
         )
 
     def _prefix_key(self, messages: Sequence[Message]) -> str | None:
-        """Name the state of all turns but the last one; None when nothing is kept."""
-        stable = messages[: next((i for i, message in enumerate(messages) if i and message.role == "system"), -1)]
+        """Name the state of the turns before the last one of the user; None when nothing is kept.
+
+        Turns of the assistant after it are the beginning of the reply, which is no more stable than the request.
+        """
+        asked = max((i for i, message in enumerate(messages) if message.role == "user"), default=0)
+        stable = messages[:asked]
         if self._settings.prefixes is None or not stable:
             return None
         size = self._weights.stat().st_size
