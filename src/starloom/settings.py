@@ -34,6 +34,7 @@ class HubSettings(BaseModel):
     client_certificates: Literal["optional", "required"] = Field(
         default="optional", description="whether a device may come without a certificate"
     )
+    devices_file: Path | None = Field(default=None, description="UFO's devices.yaml: devices behind servers of its own")
     device_name: str = Field(default="hub", description="the name of the hub's own local device")
     device_grace_s: float = Field(
         default=15.0, ge=0, description="how long a command that is its own hub waits for a lost device"

@@ -12,7 +12,8 @@ import pytest
 from websockets.asyncio.server import serve
 
 from starloom.aip.messages import TaskStatus
-from starloom.aip.websocket import connect
+from starloom.aip.websocket import Unreachable, connect
+from starloom.errors import DeviceError, UsageError
 from starloom.fleet.errors import CallTimedOut, DeviceLost, DeviceOffline, TaskNotTaken
 from starloom.fleet.outpost_specs import OutpostSpec, read_devices_yaml
 from starloom.fleet.records import DeviceStatus
@@ -191,6 +192,49 @@ async def test_lost_connection_loses_the_task_and_is_dialled_again(fleet, outpos
     await until("dev1", DeviceStatus.IDLE)
 
 
+async def test_why_it_is_not_connected_is_known_until_it_is(fleet, group, upstream, until):
+    async def nobody():
+        raise Unreachable("nobody answers")
+
+    dials = iter([nobody, lambda: connect(upstream.url), lambda: connect(upstream.url)])
+    spec = OutpostSpec(device_id="dev1", server_url=upstream.url, reconnect_delay_s=0.01)
+    group.create_task(fleet.outposts.run(spec, lambda: next(dials)()))
+    async with asyncio.timeout(5):
+        upstream.socket = await upstream.sockets.get()
+    assert fleet.get("dev1").trouble == "nobody answers"
+    await upstream.hear("register")
+    await upstream.say(143)
+    async with asyncio.timeout(5):
+        upstream.socket = await upstream.sockets.get()
+    assert fleet.get("dev1").trouble.startswith("The server refused us:")
+    await upstream.hear("register")
+    await upstream.say(54)
+    await until("dev1", DeviceStatus.IDLE)
+    assert fleet.get("dev1").trouble is None
+
+
+async def test_ping_asks_the_server_about_the_device(fleet, outpost, upstream, until, settings):
+    outpost()
+    await upstream.confirmed()
+    await until("dev1", DeviceStatus.IDLE)
+    assert await fleet.ping("dev1") >= 0
+    upstream.infos = False
+    object.__setattr__(settings, "probe_timeout_s", 0.02)
+    assert await fleet.ping("dev1") is None
+    fleet.outposts.add(OutpostSpec(device_id="dev2", server_url=upstream.url, auto_connect=False))
+    assert "auto_connect" in fleet.get("dev2").trouble
+    with pytest.raises(DeviceOffline):
+        await fleet.ping("dev2")
+
+
+async def test_outposts_are_forgotten_in_their_list_only(fleet, outpost, upstream, until):
+    outpost()
+    await upstream.confirmed()
+    await until("dev1", DeviceStatus.IDLE)
+    with pytest.raises(DeviceError, match="list of outposts"):
+        await fleet.forget("dev1", force=True)
+
+
 async def test_refused_registration_shows_as_failed_and_is_tried_again(fleet, outpost, upstream, until):
     outpost()
     async with asyncio.timeout(5):
@@ -255,6 +299,33 @@ def test_upstreams_device_list_is_read(tmp_path):
     assert (second.platform, second.device_type, second.auto_connect) == ("mobile", "android", False)
 
 
+def test_every_unusable_entry_is_named_and_no_secret_is_shown(tmp_path):
+    path = tmp_path / "devices.yaml"
+    path.write_text(
+        "devices:\n"
+        "  - {device_id: a, server_url: 'http://x/?token=SECRET'}\n"
+        "  - {device_id: b, server_url: 'ws://x/ws'}\n"
+        "  - {server_url: 'ws://x/ws?token=SECRET'}\n"
+        "  - {device_id: b, server_url: 'ws://y/ws'}\n"
+    )
+    with pytest.raises(UsageError) as raised:
+        read_devices_yaml(path)
+    _, first, third, twice = raised.value.message.splitlines()
+    assert "Entry 1 ('a'): server_url" in first
+    assert "ws://" in first
+    assert "Entry 3: device_id" in third
+    assert "'b' is there more than once" in twice
+    assert "SECRET" not in raised.value.message
+
+
+def test_token_of_an_outpost_comes_from_the_environment():
+    spec = OutpostSpec(device_id="a", server_url="ws://x/ws", token_variable="LAB_TOKEN")
+    assert spec.token({"LAB_TOKEN": " KEY "}) == "KEY"
+    with pytest.raises(UsageError, match="LAB_TOKEN, which is not set"):
+        spec.token({"LAB_TOKEN": ""})
+    assert OutpostSpec(device_id="a", server_url="ws://x/ws").token({}) is None
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
@@ -266,8 +337,6 @@ def test_upstreams_device_list_is_read(tmp_path):
     ],
 )
 def test_unusable_device_list_is_explained(tmp_path, text, what):
-    from starloom.errors import UsageError
-
     path = tmp_path / "devices.yaml"
     path.write_text(text)
     with pytest.raises(UsageError, match=what):

@@ -19,15 +19,26 @@ if TYPE_CHECKING:
 @click.option(
     "--key", envvar="STARLOOM_HUB_KEY", help="The key that devices and programs must show.  [default: a new one]"
 )
+@click.option(
+    "--devices",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="UFO's devices.yaml: devices behind servers of its own, to be given whole tasks.",
+)
 @workspace_option
 @json_option
-def up(host: str | None, port: int | None, key: str | None, workspace: Path, as_json: bool) -> int:
+def up(
+    host: str | None, port: int | None, key: str | None, devices: Path | None, workspace: Path, as_json: bool
+) -> int:
     """Start the hub: devices join it, programs and the page start runs in it. Ctrl-C stops it; runs stay resumable."""
-    asyncio.run(_up(host, port, key, workspace=workspace, as_json=as_json))
+    asyncio.run(_up(host, port, key, devices, workspace=workspace, as_json=as_json))
     return 0
 
 
-async def _up(host: str | None, port: int | None, key: str | None, *, workspace: Path, as_json: bool) -> None:
+async def _up(
+    host: str | None, port: int | None, key: str | None, devices: Path | None, *, workspace: Path, as_json: bool
+) -> None:
+    from starloom.background import background
+    from starloom.cli.outposts import read_outposts, start_outposts
     from starloom.hub.app import create_app
     from starloom.hub.guard import Guard
     from starloom.hub.serve import Address, Listening, bind, new_key, own_names, public_host, published, serving
@@ -40,15 +51,17 @@ async def _up(host: str | None, port: int | None, key: str | None, *, workspace:
     ours = settings.hub
     how = Listening(settings.fleet.max_message_bytes, ours.certificate, ours.key_file, ours.client_authorities)
     how.check()
+    outposts = read_outposts(devices or ours.devices_file, here=ours.device_name)
     host = host or ours.host
     listener = bind(host, ours.port if port is None else port)
     port = listener.getsockname()[1]
     address = Address(host, port, key or new_key(), how.certificate, public_host(host))
     names = own_names(host) | {name.lower() for name in ours.names}
     with listener, published(address, place.hub_address):
-        async with galaxy_here(place, settings, workspace=workspace) as galaxy:
+        async with galaxy_here(place, settings, workspace=workspace) as galaxy, background() as tasks:
             app = create_app(galaxy, Guard(address.key, names, ours.client_certificates == "required"))
             async with serving(app, listener, closing=galaxy.close, how=how):
+                start_outposts(galaxy.fleet, outposts, tasks)
                 _announce(address, as_json=as_json)
                 resumed = await galaxy.resume_all()
                 for run_id in resumed:

@@ -232,6 +232,9 @@ class Fleet:
         Raises:
             DeviceOffline: it is not connected.
         """
+        seat = self._registry.find(device_id)
+        if seat is not None and seat.record.outpost:
+            return await self.outposts.ping(device_id)
         visit = self._visits.get(device_id)
         if visit is None:
             raise DeviceOffline(device_id)

@@ -81,6 +81,8 @@ class Outpost:
         self._ledger = Ledger()
         self._tasks: dict[str, bool] = {}
         self._lost_at: float | None = None
+        self._refusal: str | None = None
+        self._asked: dict[str, asyncio.Future[None]] = {}
         self._protocol: ConstellationProtocol | None = None
         self._link: Link[ConstellationEvent, ClientMessage] | None = None
 
@@ -89,6 +91,7 @@ class Outpost:
         try:
             while True:
                 detail = await self._connect_once()
+                self._seat.update(trouble=detail)
                 delay_s = self._backoff.failed()
                 self._give_up_in_time()
                 logger.info("The outpost %r is not connected: %s", self._spec.device_id, detail)
@@ -130,6 +133,31 @@ class Outpost:
             finally:
                 self._ends.pop(session_id, None)
                 self._idle()
+
+    async def ping(self) -> float | None:
+        """Return the seconds until the server answered a question about the device; None when it did not in time.
+
+        Raises:
+            DeviceOffline: not connected.
+        """
+        if self._protocol is None or not self._seat.record.status.is_online:
+            raise DeviceOffline(self._spec.device_id)
+        began = self._clock.monotonic()
+        request_id = self._ask_info(self._protocol)
+        answered = self._asked[request_id] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(self._settings.probe_timeout_s):
+                await answered
+        except TimeoutError:
+            return None
+        finally:
+            del self._asked[request_id]
+        return self._clock.monotonic() - began
+
+    def _answer(self, request_id: str) -> None:
+        asked = self._asked.get(request_id)
+        if asked is not None and not asked.done():
+            asked.set_result(None)
 
     async def _stop(self, session_id: str, end: asyncio.Future[TaskOutcome]) -> None:
         """Stop a task on the server: ask where that was agreed, else close the connection."""
@@ -174,8 +202,9 @@ class Outpost:
             watch = group.create_task(self._watch_presence(protocol))
             ended = await link.run()
             watch.cancel()
+        refusal, self._refusal = self._refusal, None
         self._gone()
-        return ended.message
+        return refusal or ended.message
 
     async def _watch_presence(self, protocol: ConstellationProtocol) -> None:
         """Ask about the device now and then: an upstream server does not tell that it left (D22)."""
@@ -183,10 +212,11 @@ class Outpost:
             await self._clock.sleep(self._settings.outpost_poll_s)
             self._ask_info(protocol)
 
-    def _ask_info(self, protocol: ConstellationProtocol) -> None:
+    def _ask_info(self, protocol: ConstellationProtocol) -> str:
         request_id = f"device_info_{self._spec.device_id}_{self._clock.now().timestamp()}"
         protocol.ask_device_info(request_id)
         self._flush()
+        return request_id
 
     def _handle(self, event: ConstellationEvent) -> None:
         match event:
@@ -195,6 +225,7 @@ class Outpost:
                 self._accepted(frozenset(offer.caps) & frozenset(OFFERED) if offer is not None else frozenset())
             case Refused(text):
                 logger.warning("The outpost %r was refused: %s", self._spec.device_id, text)
+                self._refusal = f"The server refused us: {text}"
                 self._seat.move(DeviceStatus.FAILED)
             case TaskAcknowledged(session_id):
                 logger.info("The outpost %r began %r.", self._spec.device_id, session_id)
@@ -205,8 +236,9 @@ class Outpost:
                 self._end(session_id, refusal)
             case TaskEnded(session_id, status, result, error):
                 self._end(session_id, TaskOutcome(status, result, error))
-            case DeviceInfoArrived(_, result):
+            case DeviceInfoArrived(request_id, result):
                 self._informed(result)
+                self._answer(request_id)
             case PresenceChanged(_, online):
                 self._present(online)
             case DeviceInfoRefused() | ServerReported():
@@ -230,7 +262,8 @@ class Outpost:
 
     def _accepted(self, capabilities: frozenset[str]) -> None:
         self._backoff.succeeded()
-        self._seat.update(connected_at=self._clock.now(), last_seen=self._clock.now(), capabilities=capabilities)
+        now = self._clock.now()
+        self._seat.update(connected_at=now, last_seen=now, capabilities=capabilities, trouble=None)
         self._seat.move(DeviceStatus.CONNECTED)
         self._idle()
         if self._protocol is not None:
@@ -330,6 +363,19 @@ class Outposts:
             await outpost.run()
         finally:
             del self._outposts[spec.device_id]
+
+    def add(self, spec: OutpostSpec) -> None:
+        """List a device that is not dialled; one that is known stays as it is."""
+        if self._registry.find(spec.device_id) is None:
+            seat = self._registry.add(spec.device_id, spec.platform, spec.device_type, outpost=True)
+            seat.update(tags=spec.capabilities, trouble="It is not dialled: auto_connect is off in the device list.")
+
+    async def ping(self, device_id: str) -> float | None:
+        """See how fast an outpost's server answers; see `Outpost.ping`."""
+        outpost = self._outposts.get(device_id)
+        if outpost is None:
+            raise DeviceOffline(device_id)
+        return await outpost.ping()
 
     async def delegate(
         self, device_id: str, request: str, *, task_id: str, timeout_s: float | None = None

@@ -67,6 +67,7 @@ class DeviceRecord:
         display_name: what people call it; None: its id.
         groups: the groups that people put it into.
         outpost: True for a device behind an upstream server: it takes tasks, not commands.
+        trouble: why we are not connected to an outpost; None: we are, or it dials us.
     """
 
     device_id: str
@@ -84,3 +85,4 @@ class DeviceRecord:
     display_name: str | None = None
     groups: tuple[str, ...] = ()
     outpost: bool = False
+    trouble: str | None = None

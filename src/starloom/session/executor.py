@@ -28,6 +28,7 @@ from starloom.safety.provenance import Fence
 from starloom.safety.redaction import Redactor
 from starloom.safety.rules import propose
 from starloom.session.carrying import Carrier, Doubts
+from starloom.session.delegating import Delegation
 from starloom.session.desk import ApprovalDesk
 from starloom.session.dispatch import FleetDispatcher
 from starloom.session.profiles import profile_of, tool_profile
@@ -82,6 +83,7 @@ class FleetExecutor:
         self._past = past or Recall()
         self._doubts = Doubts(crew.desk, settings.in_doubt)
         self._carrier = Carrier(crew.fleet, crew.clock, self._doubts, settings.device_lost_s)
+        self._delegation = Delegation(crew.fleet, crew.gate, crew.journal, crew.redactor, self._doubts, facts)
 
     async def execute(self, attempt: Attempt) -> Outcome:
         """Perform the attempt; a failed one is a value, cancellation stops the device first."""
@@ -116,6 +118,8 @@ class FleetExecutor:
             record = await self._carrier.there(attempt, repeatable=False, sent=sent)
             if not isinstance(record, DeviceRecord):
                 return record
+            if tool is None and record.outpost:
+                return await self._delegation.perform(attempt)
             if tool is None:
                 return await self._pursue_goal(attempt, record)
             return await self._call_tool(attempt, record, str(tool), sent=sent)

@@ -54,10 +54,12 @@ def device_profiles(fleet: Fleet, *, here: str, has_agent: bool) -> tuple[Device
     Args:
         fleet: the devices.
         here: the id of the hub's own device.
-        has_agent: a model is there to pursue goals without a tool.
+        has_agent: a model is there to pursue goals without a tool; an outpost has an agent of its own.
     """
     records = sorted(fleet.records(), key=lambda record: (record.device_id != here, record.device_id))
-    return tuple(profile_of(record, has_agent=has_agent) for record in records if record.status.takes_work)
+    return tuple(
+        profile_of(record, has_agent=has_agent or record.outpost) for record in records if record.status.takes_work
+    )
 
 
 def profile_of(record: DeviceRecord, *, has_agent: bool) -> DeviceProfile:

@@ -41,6 +41,8 @@ def device_row(record: DeviceRecord) -> dict[str, Json]:
         "tags": list(record.tags),
         "tools": [tool.tool_name for tool in record.tools],
         "system_info": record.system_info,
+        "outpost": record.outpost,
+        "trouble": record.trouble,
     }
 
 
