@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from starloom.aip.messages import ClientMessage, ServerMessage
 from starloom.aip.pace import Pace
 from starloom.aip.protocol import Endpoint, Frame
-from starloom.aip.transport import DirectTransport, Patient, Transport, TransportClosed
+from starloom.aip.transport import Transport, TransportClosed, direct
 from starloom.clock import Clock
 
 EventT = TypeVar("EventT")
@@ -44,7 +44,7 @@ class Link(Generic[EventT, MessageT]):
         send_timeout_s: float = 60.0,
         pace: Pace | None = None,
     ) -> None:
-        self._transport: DirectTransport = transport if isinstance(transport, DirectTransport) else Patient(transport)
+        self._transport = direct(transport)
         self._protocol: Endpoint[EventT, MessageT] = protocol
         self._clock = clock
         self._handle = handle

@@ -6,7 +6,7 @@ an in-memory pair, so there is one path for one machine and for a thousand.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, cast
 
 from starloom.aip.protocol import NORMAL, Frame
 from starloom.errors import WireError
@@ -48,7 +48,6 @@ class Transport(Protocol):
         ...
 
 
-@runtime_checkable
 class DirectTransport(Transport, Protocol):
     """A transport that also takes frames and hands them over without a task's waking up for each."""
 
@@ -80,6 +79,11 @@ class Patient:
     async def deliver(self, take: Take) -> None:
         """Receive frame after frame."""
         await _pull(self.receive, take)
+
+
+def direct(transport: Transport) -> DirectTransport:
+    """Return a transport in the shape of a direct one."""
+    return cast("DirectTransport", transport) if hasattr(transport, "send_now") else Patient(transport)
 
 
 async def _pull(receive: Callable[[], Awaitable[Frame]], take: Take) -> None:

@@ -73,7 +73,7 @@ async def connect(
     token: str | None = None,
     tls: ssl.SSLContext | None = None,
     max_size_bytes: int = MAX_MESSAGE_BYTES,
-    open_timeout_s: float = 10.0,
+    open_timeout_s: float = 30.0,
 ) -> "DialledTransport":
     """Dial a server and return the open connection.
 
@@ -82,7 +82,7 @@ async def connect(
         token: put into the query and into `Authorization: Bearer`.
         tls: certificates for `wss://`; None: the system's.
         max_size_bytes: the largest frame taken; a larger one closes the connection with 1009.
-        open_timeout_s: how long the handshake may take.
+        open_timeout_s: how long the handshake may take; a hub that just came back has thousands to answer.
 
     Raises:
         HandshakeRefused: the server answered with an HTTP status.

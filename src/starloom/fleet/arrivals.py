@@ -67,6 +67,7 @@ class Arrivals:
         self._settings = settings
         self._credentials = credentials
         self.closing = asyncio.Event()
+        self._told: dict[str | None, set[Visit]] = {}  # the constellation clients, by the device they are for
         self._requesters: dict[str, Visit] = {}  # the last connection of each constellation client that may come back
 
     async def admit(self, visit: Visit, asked: RegistrationAsked) -> None:
@@ -211,6 +212,7 @@ class Arrivals:
 
     def _take_in_constellation(self, visit: Visit, asked: RegistrationAsked) -> None:
         visit.scope = asked.message.target_id
+        self._told.setdefault(visit.scope, set()).add(visit)
         old = self._requesters.get(asked.client_id)
         resumed = old is not None and old.scope == visit.scope and _goes_on(old.session, asked.offer)
         session = old.session if resumed and old is not None else None
@@ -253,6 +255,9 @@ class Arrivals:
         """Clear up after a connection; return the seat of a device that may come back to its session."""
         if self.visits.get(visit.client_id) is visit:
             del self.visits[visit.client_id]
+        if visit.client_type is ClientType.CONSTELLATION:
+            self._told.get(visit.scope, set()).discard(visit)
+            return None
         seat = self._registry.find(visit.client_id)
         if seat is None or seat.connection is not visit:
             return None
@@ -306,10 +311,9 @@ class Arrivals:
                 self._sessions.device_gone(seat.device_id)
 
     def _tell_presence(self, device_id: str, *, online: bool) -> None:
-        for visit in self.visits.values():
-            if visit.client_type is ClientType.CONSTELLATION and visit.scope in (None, device_id):
-                visit.protocol.presence(device_id, online)
-                visit.flush()
+        for visit in self._told.get(None, set()) | self._told.get(device_id, set()):
+            visit.protocol.presence(device_id, online)
+            visit.flush()
 
 
 def _is_resumed(seat: Seat | None, offer: Offer | None) -> bool:
