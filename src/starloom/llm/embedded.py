@@ -107,7 +107,7 @@ class EmbeddedModel:
         if any(message.images for message in messages):
             raise ModelError(f"The embedded model {self.name!r} cannot see pictures. Choose a vision model.")
         request = {
-            "messages": [{"role": message.role, "content": message.text} for message in messages],
+            "messages": [{"role": message.role, "content": without_marks(message.text)} for message in messages],
             "grammar": grammar,
             "max_tokens": max_tokens,
             "temperature": 0.0,
@@ -261,6 +261,11 @@ class EmbeddedModel:
             ]
         )
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def without_marks(text: str) -> str:
+    """Return the text with the marks that would end a turn or begin another one broken up, wherever it comes from."""
+    return text.replace("<|", "< |")
 
 
 def _runtime_version() -> str:
