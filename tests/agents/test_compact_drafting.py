@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from starloom.agents.compact_drafting import MAX_LINES_ASKED
 from starloom.agents.compact_grammar import Bounds, Kind, Results, kind_of_result, line_grammar, line_head
 from starloom.agents.compact_names import folders_said, spans
 from starloom.agents.compact_planner import CompactPlanner
-from starloom.agents.compact_tools import UNSUPPORTED, CompactTool, compact_tools, narrowed
+from starloom.agents.compact_tools import UNSUPPORTED, CompactTool, compact_tools, narrowed, shortlisted, system_prompt
 from starloom.agents.plans import DeviceProfile, PlanDraft, ToolProfile
 from starloom.llm.port import Follow, Generated, Message, Usage
 from starloom.safety.policy import Risk
@@ -258,3 +259,39 @@ def test_names_of_a_request_are_words_quotations_numbers_and_runs_of_capitals() 
 def test_file_names_stand_out_of_script_without_spaces() -> None:
     assert "report.pdf" in spans("把report.pdf的文字读出来")
     assert "unspaced" in (alternative("files.read", "读取报告") or "")
+
+
+async def test_empty_and_endless_requests_are_refused_without_asking_the_model() -> None:
+    model = Lines([])
+    assert "is empty" in ((await model.plan(" \n ")).refusal or "")
+    assert "100,000 bytes" in ((await model.plan("x" * 100_000)).refusal or "")
+    assert model.asked == []
+
+
+async def test_number_of_lines_asked_for_is_bounded() -> None:
+    files = [f"f{number}.txt" for number in range(60)]
+    model = Lines([UNSUPPORTED, *(f'.files.read("wrong{number}.txt")' for number in range(200))])
+    await model.plan("read " + " ".join(files))
+    assert len(model.asked) <= MAX_LINES_ASKED
+
+
+def test_long_tool_list_keeps_the_tools_that_the_request_speaks_of() -> None:
+    many = [profile(f"area{number}.run", f"Does the chore {number}.", Risk.READ, path=TEXT) for number in range(300)]
+    device = DeviceProfile("hub", "linux", (*many, profile("plants.water", "Water the plants.", Risk.WRITE, time=TEXT)))
+    tools = shortlisted(compact_tools([device]), "Please water my plants", limit_bytes=5000)
+    assert tools[-1].name == "plants.water"
+    assert len(system_prompt(tools, [device]).encode()) < 6000
+    assert shortlisted(ONE, "", limit_bytes=5000) == ONE
+
+
+def test_prompt_of_a_large_fleet_is_short() -> None:
+    fleet = [DeviceProfile(f"machine-{number}", "linux", TOOLS[: 3 + number % 8]) for number in range(50)]
+    prompt = system_prompt(compact_tools(fleet), fleet)
+    assert "and 38 more" in prompt
+    assert len(prompt.encode()) < 4000
+
+
+async def test_tools_and_requests_in_any_script_are_planned() -> None:
+    odd = ToolProfile("报告.读取", "读取报告。", {"properties": {"路径": TEXT}, "required": ["路径"]}, Risk.READ)
+    draft = await Lines(['s1=设备.报告.读取("一月.txt")']).plan("读取 一月.txt", DeviceProfile("设备", "linux", (odd,)))
+    assert calls(draft) == ["报告.读取 {'路径': '一月.txt'}"]

@@ -10,13 +10,14 @@ reads nothing twice.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from starloom.agents.compact_checks import (
     Complaint,
     Remedy,
     complaints,
     corrected,
+    devices_left_out,
     is_path_named,
     left_out,
     lines_without_result,
@@ -26,10 +27,11 @@ from starloom.agents.compact_examples import example_texts
 from starloom.agents.compact_grammar import Bounds, Results, kind_of_result, line_grammar, line_head
 from starloom.agents.compact_names import takes
 from starloom.agents.compact_reading import CompactStep, read_line, texts, with_edges, written
-from starloom.agents.compact_tools import MAX_STEPS, REFERRING, UNSUPPORTED, CompactTool
+from starloom.agents.compact_tools import MAX_STEPS, REFERRING, UNSUPPORTED, CompactTool, narrowed
 from starloom.llm.port import Generated, Message
 
 MAX_TRIES = 3
+MAX_LINES_ASKED = 40  # of all drafts of one request together; a plan of ten lines with no mistake asks ten
 
 Generate = Callable[[list[Message], str], Awaitable[Generated]]
 
@@ -53,18 +55,26 @@ class Drafting:
     request: str
     device_ids: Sequence[str]
     may_refuse: bool = True
+    asked: list[int] = field(default_factory=list)  # the lines asked for so far, shared by all drafts of the request
 
     async def draft(self) -> Draft:
         """Return the plan, or a draft without steps where the request is refused."""
-        first = await self._draft(())
-        if not first.steps:
-            return first
-        for name, word in left_out(first.steps, self.tools, self.request).items():
-            kept = self._before(name, word, first.steps)
-            second = replace(await self._draft(kept, next_tool=name), is_mended=True)
-            if len(second.complaints) < len(first.complaints):
-                return second
-        return first
+        best = await self._draft(())
+        for name, word in left_out(best.steps, self.tools, self.request).items() if best.steps else ():
+            kept = self._before(name, word, best.steps)
+            best = _better(best, await self._draft(kept, next_tool=name))
+        if best.steps:
+            for device in devices_left_out(best.steps, self.request, self.device_ids):
+                best = await self._with_device(best, device)
+        return best
+
+    async def _with_device(self, draft: Draft, device_id: str) -> Draft:
+        """Return a plan that uses the device: all on it where it offers the tools, or else a further line on it."""
+        narrow = narrowed(self.tools, [device_id])
+        best = _better(draft, await replace(self, tools=narrow, may_refuse=False)._draft(()))
+        if best is not draft or not (theirs := [tool for tool in narrow if tool.devices == (device_id,)]):
+            return best
+        return _better(draft, await replace(self, tools=theirs)._draft(draft.steps))
 
     def _before(self, tool_name: str, word: str, steps: Sequence[CompactStep]) -> tuple[CompactStep, ...]:
         """Return the lines that come before the one that a word of the request asks for.
@@ -120,6 +130,8 @@ class Drafting:
         bounds: Bounds | None = replace(self._bounds(before), banned_tools=others)
         best: _Line | None = None
         for _ in range(MAX_TRIES):
+            if len(self.asked) >= MAX_LINES_ASKED:
+                break
             text = await self._written(before, bounds) if bounds else UNSUPPORTED
             if bounds is None or text.strip() == UNSUPPORTED:
                 break
@@ -138,6 +150,7 @@ class Drafting:
         grammar = line_grammar(self.tools, bounds)
         if grammar is None:
             return UNSUPPORTED
+        self.asked.append(bounds.line)
         head = line_head(bounds)
         start = "".join(f"{written(step)}\n" for step in before) + head
         turns = [*self.turns, Message("assistant", start)] if start else self.turns
@@ -162,6 +175,11 @@ class Drafting:
     def _unused(self, steps: Sequence[CompactStep]) -> list[Complaint]:
         """Return the names of the request that no line uses."""
         return [item for item in self._complaints(steps) if item.remedy is Remedy.MORE_LINES]
+
+
+def _better(one: Draft, other: Draft) -> Draft:
+    """Return the second plan, as mended, when less is wrong with it."""
+    return replace(other, is_mended=True) if other.steps and len(other.complaints) < len(one.complaints) else one
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,17 @@ How a plan comes about is told in `agents.compact_drafting`; what is still wrong
 from collections.abc import Sequence
 from dataclasses import replace
 
-from starloom.agents.compact_checks import asks_for_a_tool, devices_meant, devices_named
+from starloom.agents.compact_checks import asks_for_a_tool, devices_meant
 from starloom.agents.compact_drafting import Draft, Drafting
 from starloom.agents.compact_examples import example_turns
 from starloom.agents.compact_reading import CompactStep, plain
-from starloom.agents.compact_tools import CompactTool, compact_tools, narrowed, system_prompt
+from starloom.agents.compact_tools import CompactTool, compact_tools, narrowed, shortlisted, system_prompt
 from starloom.agents.plans import DeviceProfile, PlanDraft, PlannedStep
 from starloom.llm.port import Generated, GrammarModel, Message, Usage, total_usage
 
 MAX_LINE_TOKENS = 300
+MAX_REQUEST_BYTES = 6000  # about 2,000 tokens, half of the embedded model's context
+MAX_TOOLS_BYTES = 5000
 
 
 class CompactPlanner:
@@ -28,9 +30,9 @@ class CompactPlanner:
     async def plan(self, request: str, devices: Sequence[DeviceProfile]) -> PlanDraft:
         """Return a draft whose steps all name a tool; what the checks still find is in its warnings."""
         asked = " ".join(request.split())
-        tools = compact_tools(devices)
-        if not tools:
-            return PlanDraft((), self._model.name, Usage(requests=0, cost=0.0), refusal=_nothing_offered(devices))
+        tools = shortlisted(compact_tools(devices), asked, limit_bytes=MAX_TOOLS_BYTES)
+        if reason := _not_to_be_asked(asked, tools, devices):
+            return PlanDraft((), self._model.name, Usage(requests=0, cost=0.0), refusal=reason)
         device_ids = [device.device_id for device in devices]
         turns = [*prefix(tools, devices), Message("user", asked)]
         usages: list[Usage] = []
@@ -41,15 +43,11 @@ class CompactPlanner:
             return generated
 
         usable = narrowed(tools, devices_meant(asked, device_ids))
-        draft = await Drafting(generate, turns, usable, asked, device_ids).draft()
+        drafting = Drafting(generate, turns, usable, asked, device_ids)
+        draft = await drafting.draft()
         if not draft.steps and asks_for_a_tool(usable, asked):
-            second = await Drafting(generate, turns, usable, asked, device_ids, may_refuse=False).draft()
+            second = await replace(drafting, may_refuse=False).draft()
             draft = replace(second, is_mended=True) if not second.complaints else draft
-        named = devices_named(asked, device_ids)
-        if draft.steps and len(named) == 1 and named[0] not in {step.device_id for step in draft.steps}:
-            only = narrowed(tools, named)
-            other = await Drafting(generate, turns, only, asked, device_ids, may_refuse=False).draft()
-            draft = min(draft, other, key=lambda item: (not item.steps, len(item.complaints)))
         return self._drafted(draft, total_usage(usages))
 
     async def warm(self, devices: Sequence[DeviceProfile]) -> Usage:
@@ -57,7 +55,8 @@ class CompactPlanner:
 
         Worth calling in the background whenever the connected devices' tools have changed.
         """
-        turns = [*prefix(compact_tools(devices), devices), Message("user", ".")]
+        tools = shortlisted(compact_tools(devices), "", limit_bytes=MAX_TOOLS_BYTES)
+        turns = [*prefix(tools, devices), Message("user", ".")]
         return (await self._model.generate(turns, 'root ::= "."', max_tokens=4)).usage
 
     def _drafted(self, draft: Draft, usage: Usage) -> PlanDraft:
@@ -104,7 +103,18 @@ def planned_steps(steps: Sequence[CompactStep]) -> tuple[PlannedStep, ...]:
     return tuple(planned)
 
 
-def _nothing_offered(devices: Sequence[DeviceProfile]) -> str:
+def _not_to_be_asked(asked: str, tools: Sequence[CompactTool], devices: Sequence[DeviceProfile]) -> str | None:
+    """Return why the model need not be asked at all; None: it must be."""
+    if not asked:
+        return "The request is empty. Say what should be done."
     if not devices:
         return "No device is connected. Start one with: starloom up"
-    return "The connected devices offer no tool that the embedded planner can use. Choose a larger model."
+    if not tools:
+        return "The connected devices offer no tool that the embedded planner can use. Choose a larger model."
+    size = len(asked.encode())
+    if size > MAX_REQUEST_BYTES:
+        return (
+            f"The request has {size:,} bytes, and the embedded planner reads {MAX_REQUEST_BYTES:,} at most. "
+            "Say it shorter, put the long text into a file and name that, or choose a larger model."
+        )
+    return None

@@ -11,6 +11,7 @@ There is no list of dependencies: edges are derived. `unsupported()` alone is a 
 """
 
 import json
+import keyword
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,8 @@ from starloom.agents.plans import DeviceProfile, ToolProfile
 from starloom.safety.policy import Risk
 
 MAX_STEPS = 10
+_MANY = 12
+_LONGEST_ABOUT = 60
 UNSUPPORTED = "unsupported()"
 
 _PLACE_WORDS = {
@@ -110,12 +113,18 @@ def _compact(tool: ToolProfile, devices: tuple[str, ...]) -> CompactTool | None:
         parameter = _parameter(name, schema, name in required or not required, tool)
         if parameter is None and name in required:
             return None
-        if parameter is not None and (parameter.is_required or parameter.shape in (Shape.TEXT, Shape.CHOICE)):
+        if parameter is not None and (parameter.is_required or _can_be_named(parameter)):
             parameters.append(parameter)
     parameters.sort(key=lambda item: not item.is_required)
     return CompactTool(
         tool.name, _first_sentence(tool.description), tuple(parameters), devices, tool.risk, _outputs(tool, parameters)
     )
+
+
+def _can_be_named(parameter: Parameter) -> bool:
+    """Whether an optional argument is offered: it needs a name that reads as one, and is a text or a choice."""
+    is_name = parameter.name.isidentifier() and not keyword.iskeyword(parameter.name)
+    return is_name and parameter.shape in (Shape.TEXT, Shape.CHOICE)
 
 
 def _parameter(name: str, schema: dict[str, Any], is_required: bool, tool: ToolProfile) -> Parameter | None:
@@ -166,21 +175,50 @@ def narrowed(tools: Sequence[CompactTool], device_ids: Sequence[str]) -> tuple[C
     )
 
 
+def shortlisted(tools: Sequence[CompactTool], request: str, *, limit_bytes: int) -> tuple[CompactTool, ...]:
+    """Return as many tools as fit the prompt, in their order: all, or those that share most words with the request."""
+    if sum(map(_size_bytes, tools)) <= limit_bytes:
+        return tuple(tools)
+    asked = _stems(request)
+    by_likeness = sorted(tools, key=lambda tool: -len(asked & _stems(f"{tool.name} {tool.signature} {tool.summary}")))
+    chosen: list[CompactTool] = []
+    left = limit_bytes
+    for tool in by_likeness:
+        left -= _size_bytes(tool)
+        if left >= 0:
+            chosen.append(tool)
+    return tuple(tool for tool in tools if tool in chosen)
+
+
+def _size_bytes(tool: CompactTool) -> int:
+    return len(f"{tool.signature}: {tool.summary}".encode()) + 20
+
+
+def _stems(text: str) -> set[str]:
+    return {word[:5] for word in re.findall(r"\w{3,}", text.replace("_", " ").casefold())}
+
+
 def system_prompt(tools: Sequence[CompactTool], devices: Sequence[DeviceProfile]) -> str:
     """Return the stable instructions: the form, the devices and one line a tool."""
-    names = [f"{item.device_id} ({item.description or item.device_type})" for item in devices]
+    names = [f"{item.device_id} ({(item.description or item.device_type)[:_LONGEST_ABOUT]})" for item in devices]
     everywhere = tuple(item.device_id for item in devices)
     lines = []
     for tool in tools:
-        owners = "" if tool.devices == everywhere else f" [only on {', '.join(tool.devices)}]"
+        owners = "" if tool.devices == everywhere else f" [only on {_few(tool.devices)}]"
         lines.append(f"{tool.signature}: {tool.summary}{owners}")
     return "\n".join(
         [
             "Turn the request into a plan: one call per line, s1=device.tool(arguments), nothing else.",
             "Use only names, paths and addresses that the request gives. Do every part of the request, no more.",
             f"Answer {UNSUPPORTED} when no tool can do it.",
-            f"Devices: {', '.join(names)}. Without a device's name in the request: {everywhere[0]}.",
+            f"Devices: {_few(names)}. Without a device's name in the request: {everywhere[0]}.",
             "Tools:",
             *lines,
         ]
     )
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return the names, or the first of very many: the grammar, not the prompt, says which device offers what."""
+    more = f" and {len(names) - _MANY} more" if len(names) > _MANY else ""
+    return ", ".join(names[:_MANY]) + more
