@@ -108,7 +108,7 @@ EXAMPLES: tuple[Event, ...] = (
         index=1,
         result="two lines",
     ),
-    CostRecorded("planner", "small-model", 812, 64, 0.0012, "a"),
+    CostRecorded("planner", "small-model", 812, 64, 0.0012, "a", 512, 128, 32, 100, is_estimated=True),
     QuestionAsked("question_1", "Which month?", "a"),
     QuestionAnswered("question_1", "October", "rule"),
     ApprovalAsked("approval_1", "0f3c", "files.delete", {"path": "x.txt"}, "device-north", "it deletes", "a"),

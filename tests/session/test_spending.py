@@ -1,16 +1,23 @@
 """A budget holds for planner and agents, ends a run before the call that would break it, and survives a restart."""
 
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from starloom.clock import ManualClock
 from starloom.ids import RunId
 from starloom.journal.events import CostRecorded, Recorded, RunEnded
 from starloom.journal.memory import MemoryJournal
 from starloom.llm.budgets import Budgets, Ledger, Limits
-from starloom.llm.scripted import Said, ScriptedServer
+from starloom.llm.scripted import Broken, Fault, Said, ScriptedServer
 from starloom.places import places
 from starloom.session.build import galaxy_here
 from starloom.session.galaxy import Galaxy
@@ -80,6 +87,47 @@ async def test_what_gave_no_reply_is_journalled_for_its_task(tmp_path: Path) -> 
         tokens = 15 * len(server.requests)
     assert ("shell", "g") in [(cost.role, cost.task_id) for cost in costs]
     assert sum(cost.input_tokens + cost.output_tokens for cost in costs) == tokens
+
+
+async def test_a_call_that_is_cancelled_is_counted_with_what_was_sent_and_what_had_come(tmp_path: Path) -> None:
+    with ScriptedServer([Broken(GOAL_PLAN, 40, "hangs")]) as server:
+        async with hub(tmp_path, server, Budgets(run=Limits(tokens=20_000))) as galaxy:
+            run_id = await galaxy.submit_request("Look around")
+            assert await asyncio.to_thread(server.hanging.wait, 30)
+            await galaxy.cancel(run_id)
+            await galaxy.wait(run_id)
+            assert galaxy.thinking.of(run_id) == {}
+            costs = [item.event for item in await galaxy.journal.read(run_id) if isinstance(item.event, CostRecorded)]
+        assert not list((tmp_path / "home" / "data" / "open-calls").iterdir())
+    (cost,) = costs
+    assert (cost.role, cost.is_estimated, cost.cost) == ("constellation", True, None)
+    assert cost.input_tokens > 100
+    assert cost.output_tokens <= 10
+
+
+async def test_a_call_that_was_open_when_the_hub_was_killed_is_counted_once_by_the_next(tmp_path: Path) -> None:
+    arrived = threading.Event()
+
+    def hang(_: dict[str, Any]) -> Fault:
+        arrived.set()
+        return Fault(hangs=True)
+
+    (tmp_path / "work").mkdir()
+    with ScriptedServer([hang, REFUSAL]) as server:
+        environ = {**os.environ, "STARLOOM_HOME": str(tmp_path / "home"), "STARLOOM_MODEL": server.model_form}
+        command = [sys.executable, "-m", "starloom", "run", "Look around"]
+        with subprocess.Popen(command, cwd=tmp_path / "work", env=environ, stdout=subprocess.DEVNULL) as process:
+            assert await asyncio.to_thread(arrived.wait, 60)
+            process.send_signal(signal.SIGKILL)
+        for _ in range(2):
+            async with hub(tmp_path, server, Budgets(day=Limits(tokens=100_000))) as galaxy:
+                (record,) = await galaxy.journal.runs(9)
+                events = [item.event for item in await galaxy.journal.read(record.run_id)]
+                spent = galaxy._crew.spending.ledger.spent("run", record.run_id)
+                costs = [event for event in events if isinstance(event, CostRecorded)]
+                assert [(cost.role, cost.is_estimated) for cost in costs] == [("constellation", True)]
+                assert costs[0].input_tokens > 100
+                assert spent.tokens == costs[0].input_tokens
 
 
 def test_a_run_s_past_counts_once_for_its_task_and_its_own_days() -> None:

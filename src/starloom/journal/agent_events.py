@@ -67,7 +67,11 @@ class AgentAction:
 
 @dataclass(frozen=True, slots=True)
 class CostRecorded:
-    """Tokens and money of one model call; `cost` None means unknown, never zero."""
+    """Tokens and money of one model call; None of any of them means unknown, never zero.
+
+    The parts (read from and written to the provider's cache, pictures; reasoning) are counted in the totals.
+    `is_estimated`: the totals are our guess, for a call that was cut off or whose provider does not count.
+    """
 
     kind: ClassVar[str] = "cost_recorded"
     role: str
@@ -76,6 +80,11 @@ class CostRecorded:
     output_tokens: int
     cost: float | None = None
     task_id: str = ""
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    image_tokens: int | None = None
+    is_estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

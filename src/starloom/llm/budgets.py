@@ -59,7 +59,7 @@ A = TypeVar("A", bound=Answered)
 class Watch(Protocol):
     """Sees one call while it is under way."""
 
-    def sent(self, tokens: int) -> None:
+    def sent(self, usage: Usage) -> None:
         """Hear, before each request of the call, what the call has used by then with what is sent."""
         ...
 
@@ -178,7 +178,7 @@ def _keys(run: str, task: str, day: date) -> tuple[tuple[str, str], ...]:
 class _Unwatched:
     """Sees nothing."""
 
-    def sent(self, tokens: int) -> None:
+    def sent(self, usage: Usage) -> None:
         pass
 
     def heard(self, progress: Progress) -> None:

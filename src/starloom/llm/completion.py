@@ -156,14 +156,15 @@ class ProviderModel:
             if self._sees_images is False and any(turn.images for turn in turns):
                 turns = [_without_images(turn) for turn in turns]
                 state.repairs += ["images_left_out"] * ("images_left_out" not in state.repairs)
-            current_meter().before(self.name, estimated_tokens(turns, schema), state.max_tokens)
+            sending = self._priced(Usage(estimated_tokens(turns, schema), is_estimated=True))
+            current_meter().before(self.name, sending, state.max_tokens)
             try:
-                return await self._request(state, turns, schema)
+                return await self._request(state, turns, schema, sending)
             except ModelFault as fault:
                 if not self._steps_down(fault, turns, is_followed=state.follow is not None):
                     raise
 
-    async def _request(self, state: _Call, turns: list[Message], schema: type[BaseModel]) -> Answer:
+    async def _request(self, state: _Call, turns: list[Message], schema: type[BaseModel], sending: Usage) -> Answer:
         """Make one request and note what it used, also when it is cancelled or fails half-way."""
         sent: list[Progress] = []
 
@@ -178,17 +179,18 @@ class ProviderModel:
                 turns, schema, self._mode, max_tokens=state.max_tokens, follow=heard, is_streamed=is_streamed
             )
         except (ModelFault, asyncio.CancelledError) as ended:
-            self._note(state, _used_in_vain(ended, sent, estimated_tokens(turns, schema)))
+            self._note(state, _used_in_vain(ended, sent, sending))
             raise
-        guess = Usage(estimated_tokens(turns, schema), len(answer.text) // 4, is_estimated=True)
-        self._note(state, answer.usage or guess)
+        self._note(state, answer.usage or replace(sending, output_tokens=len(answer.text) // 4))
         return answer
 
     def _note(self, state: _Call, usage: Usage | None) -> None:
         if usage is not None:
-            cost = cost_of(self._connection.profile, self._connection.base_url, usage)
-            state.used.append(replace(usage, cost=cost))
-            current_meter().after(usage)
+            state.used.append(self._priced(usage))
+            current_meter().after(state.used[-1])
+
+    def _priced(self, usage: Usage) -> Usage:
+        return replace(usage, cost=cost_of(self._connection.profile, self._connection.base_url, usage))
 
     def _steps_down(self, fault: ModelFault, turns: list[Message], *, is_followed: bool) -> bool:
         """Return whether the fault is about something that can be left out, which it then is, for good."""
@@ -213,7 +215,7 @@ class ProviderModel:
         return True
 
 
-def _used_in_vain(ended: BaseException, sent: list[Progress], input_tokens: int) -> Usage | None:
+def _used_in_vain(ended: BaseException, sent: list[Progress], sending: Usage) -> Usage | None:
     """Return what a request without an answer used: as the provider says, else our guess; None when it was refused."""
     if isinstance(ended, ModelFault):
         if ended.usage is not None:
@@ -224,7 +226,7 @@ def _used_in_vain(ended: BaseException, sent: list[Progress], input_tokens: int)
     if not sent:
         return None
     last = sent[-1]
-    return Usage(last.input_tokens or input_tokens, last.output_tokens, is_estimated=True)
+    return replace(sending, input_tokens=last.input_tokens or sending.input_tokens, output_tokens=last.output_tokens)
 
 
 def _speaks_of(text: str, words: Sequence[str]) -> bool:

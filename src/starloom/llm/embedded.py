@@ -15,7 +15,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,7 @@ class EmbeddedModel:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        sending = estimated_tokens(messages)
+        sending = Usage(estimated_tokens(messages), cost=0.0, is_estimated=True)
         current_meter().before(self.name, sending, max_tokens)
         taken = _Taken(self.name, follow)
         async with self._turn:
@@ -126,7 +126,7 @@ class EmbeddedModel:
                     return assemble(taken.chunks, self.name, max_tokens)
             except (asyncio.CancelledError, TimeoutError, ModelError) as ended:
                 if taken.is_sent:
-                    used = Usage(sending, len(taken.chunks), cost=0.0, is_estimated=True)
+                    used = replace(sending, output_tokens=len(taken.chunks))
                     current_meter().wasted.append((self.name, used))
                 if isinstance(ended, TimeoutError):
                     raise ModelError(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from starloom.llm.port import Usage
+from starloom.llm.port import Usage, total_usage
 
 
 @dataclass(slots=True)
@@ -18,28 +18,28 @@ class Meter:
 
     Attributes:
         admit: takes a model's name and the tokens of the whole call; raises when they are too many.
-        sent: hears, before each request, how many tokens the call has used by then with what is sent.
-        used_tokens: of all requests so far.
+        sent: hears, before each request, what the call has used by then with what is sent.
+        used: by each request so far.
         wasted: what models used that gave no reply.
     """
 
     admit: Callable[[str, int], None]
-    sent: Callable[[int], None] = lambda _tokens: None
-    used_tokens: int = 0
+    sent: Callable[[Usage], None] = lambda _usage: None
+    used: list[Usage] = field(default_factory=list)
     wasted: list[tuple[str, Usage]] = field(default_factory=list)
 
-    def before(self, model: str, sent: int, answered: int) -> None:
-        """Return when a request that sends so many tokens, and is answered with at most so many, may be made.
+    def before(self, model: str, sent: Usage, answered: int) -> None:
+        """Return when a request that sends so much, and is answered with at most so many tokens, may be made.
 
         Raises:
             ModelFault: a budget would be broken.
         """
-        self.admit(model, self.used_tokens + sent + answered)
-        self.sent(self.used_tokens + sent)
+        self.admit(model, sum(usage.tokens for usage in self.used) + sent.tokens + answered)
+        self.sent(total_usage([*self.used, sent]))
 
     def after(self, usage: Usage) -> None:
         """Note what a request used."""
-        self.used_tokens += usage.tokens
+        self.used.append(usage)
 
 
 _CURRENT: ContextVar[Meter | None] = ContextVar("_CURRENT", default=None)

@@ -139,6 +139,7 @@ class _Answerer(BaseHTTPRequestHandler):
 
     def _wait_for_the_client(self) -> None:
         """Return when the client has left, or the server is being closed."""
+        self.server.owner.hanging.set()
         self.connection.settimeout(0.02)
         while not self.server.owner.is_closing:
             try:
@@ -187,6 +188,7 @@ class ScriptedServer:
         self._next = 0
         self._closing = threading.Event()
         self.requests: list[Received] = []
+        self.hanging = threading.Event()  # set when a reply begins to hang
         self.left = threading.Event()  # set when a client leaves a reply that hangs
         self._server = _Server(("127.0.0.1", 0), _Answerer)
         self._server.owner = self

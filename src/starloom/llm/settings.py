@@ -54,7 +54,9 @@ class Price(BaseModel):
     input: float = Field(ge=0)
     output: float = Field(ge=0)
     cached_input: float | None = Field(default=None, ge=0)  # None: as fresh ones
-    cache_write: float | None = Field(default=None, ge=0)  # None: as fresh ones
+    cache_write: float | None = Field(default=None, ge=0)  # this and the next two, None: as the whole they are part of
+    image_input: float | None = Field(default=None, ge=0)
+    reasoning: float | None = Field(default=None, ge=0)
     as_of: date | None = None
 
 

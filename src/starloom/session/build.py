@@ -33,6 +33,7 @@ from starloom.session.executor import Crew
 from starloom.session.galaxy import Galaxy
 from starloom.session.incoming import WireTasks
 from starloom.session.models import opened_models
+from starloom.session.open_calls import OpenCalls
 from starloom.session.profiles import device_there
 from starloom.session.round import Limits
 from starloom.session.spending import Spending
@@ -70,7 +71,8 @@ async def galaxy_here(
         stack.push_async_callback(journal.close)
         attempts = await AttemptJournal.open(place.data / "attempts" / "local.sqlite")
         stack.push_async_callback(attempts.close)
-        spending = Spending(Ledger(settings.budgets), journal, clock)
+        spending = Spending(Ledger(settings.budgets), journal, clock, OpenCalls(place.data / "open-calls"))
+        await spending.count_open_calls()
         await spending.take_up_today()
         models = await stack.enter_async_context(opened_models(place, settings.models, environ, clock, spending))
         wire_tasks = WireTasks()

@@ -45,6 +45,7 @@ from starloom.session.forking import forked
 from starloom.session.profiles import FleetDirectory, device_profiles
 from starloom.session.recall import Recall, recall
 from starloom.session.replanning import RequestReplanner
+from starloom.session.thinking import Thinking
 from starloom.session.trust import mark_repeatable, suspicions_in, words_of_edit, words_of_graph
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,11 @@ class Galaxy:
     def journal(self) -> Journal:
         """The journal of all runs."""
         return self._crew.journal
+
+    @property
+    def thinking(self) -> Thinking:
+        """How far the models of each run are with their replies."""
+        return self._crew.spending.thinking
 
     @property
     def fleet(self) -> Fleet:

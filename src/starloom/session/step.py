@@ -11,20 +11,19 @@ from typing import assert_never
 from starloom.agents.record import Acted, AgentEvent, Answered, Asked, Responded, Spent
 from starloom.agents.replies import AgentReply
 from starloom.agents.strategies.act import ActionOutcome
-from starloom.agents.strategies.think import total_usage
 from starloom.clock import Clock
 from starloom.journal.events import (
     AgentAction,
     AgentResponse,
-    CostRecorded,
     Event,
     QuestionAnswered,
     QuestionAsked,
 )
-from starloom.llm.port import Usage
+from starloom.llm.port import Usage, total_usage
 from starloom.processing.dispatch import CommandStatus, Json
 from starloom.processing.middleware import ProcessorMiddleware
 from starloom.processing.processing_context import ProcessingContext, ProcessingResult
+from starloom.session.costs import cost_recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +132,7 @@ def to_journal(event: AgentEvent, *, task_id: str = "", device_id: str = "") -> 
                 error=event.error,
             )
         case Spent():
-            usage = event.usage
-            return CostRecorded(
-                event.role, event.model, usage.input_tokens, usage.output_tokens, cost=usage.cost, task_id=task_id
-            )
+            return cost_recorded(event.role, event.model, event.usage, task_id)
         case Asked():
             return QuestionAsked(event.question_id, event.question, task_id=task_id)
         case Answered():

@@ -12,7 +12,7 @@ from starloom.agents.ports import Recorder
 from starloom.agents.record import Responded, Spent
 from starloom.agents.replies import AgentReply
 from starloom.errors import ModelError
-from starloom.llm.port import Message, Model, Reply, Usage, total_usage as total_usage
+from starloom.llm.port import Message, Model, Reply, Usage, total_usage
 
 R = TypeVar("R", bound=AgentReply)
 
