@@ -109,7 +109,7 @@ async def test_repeated_line_is_left_out_and_ends_the_plan() -> None:
 async def test_further_line_that_invents_something_is_left_out_and_said() -> None:
     run = profile("shell.run", "Run a program.", Risk.IRREVERSIBLE, ("command",), command=TEXT)
     hub = DeviceProfile("hub", "linux", (*TOOLS, run))
-    draft = await Lines(['s1=hub.files.read("a.txt")\n', '.shell.run("rm a.txt")']).plan("read a.txt", hub)
+    draft = await Lines(['s1=hub.files.read("a.txt")\n', '.shell.run("rm a.txt")']).plan("run: read a.txt", hub)
     assert [step.tool for step in draft.steps] == ["files.read"]
     assert draft.warnings == ("A step was left out: The command 'rm a.txt' in line 2 is not in the request.",)
 
@@ -198,6 +198,14 @@ def test_file_is_joined_only_to_what_is_said_as_a_folder() -> None:
         "pictures",
         "docs",
     )
+
+
+def test_further_line_is_a_command_only_where_the_request_speaks_of_one() -> None:
+    run = profile("shell.run", "Run a program.", Risk.IRREVERSIBLE, ("command",), command=TEXT)
+    tools = compact_tools([DeviceProfile("hub", "linux", (run,))])
+    assert alternative("shell.run", "git status", tools, line=1) is not None
+    assert alternative("shell.run", "and run git status", tools) is not None
+    assert alternative("shell.run", "and mail it to me", tools) is None
 
 
 def test_output_is_of_the_kind_that_the_tool_makes() -> None:

@@ -24,6 +24,11 @@ from starloom.agents.compact_names import (
 )
 from starloom.agents.compact_tools import REFERRING, UNSUPPORTED, CompactTool, Parameter, Shape
 
+_COMMANDING = re.compile(  # else a small model adds an "echo" or a "cat" to a plan that is complete
+    r"\b(run|runs|execute|command|script|shell|start|launch|ausführen|führe|starte|ejecuta|corre|lance|exécute)\b|[`\"“]"
+    r"|运行|执行|命令",
+    re.IGNORECASE,
+)
 _MAX_JOINED = 40  # folders, and files, that are offered joined to a path
 _STABLE_RULES = (
     r'text ::= "\"" char{1,400} "\""',
@@ -98,11 +103,14 @@ def line_grammar(tools: Sequence[CompactTool], bounds: Bounds) -> str | None:
     None: no tool could be meant.
     """
     verbs = {tool.name.rpartition(".")[2] for tool in tools}
-    lines = _Rules(bounds, verbs)
+    arguments = {item.name for tool in tools for item in tool.parameters}
+    lines = _Rules(bounds, verbs | arguments)
+    is_command_said = bounds.line == 1 or _COMMANDING.search(bounds.request) is not None
     calls = [
         call
         for tool in tools
         if tool.name not in bounds.banned_tools and (bounds.device_id or tool.devices[0]) in tool.devices
+        if is_command_said or not tool.takes_a_command
         if (call := lines.call(tool)) is not None
     ]
     start = f"s{bounds.line}=" + (bounds.device_id or "")
@@ -123,10 +131,10 @@ def line_head(bounds: Bounds) -> str:
 class _Rules:
     """The rules of one grammar as they are needed; equal lists of names share one."""
 
-    def __init__(self, bounds: Bounds, verbs: Collection[str]) -> None:
+    def __init__(self, bounds: Bounds, terms: Collection[str]) -> None:
         self._bounds = bounds
         folders = folders_said(bounds.request)
-        given = (name for name in spans(bounds.request) if name.casefold() not in verbs or name in folders)
+        given = (name for name in spans(bounds.request) if name.casefold() not in terms or name in folders)
         self._names = list(dict.fromkeys([*bounds.made, *given]))
         self._by_body: dict[str, str] = {}
 

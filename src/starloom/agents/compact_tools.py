@@ -78,6 +78,11 @@ class CompactTool:
         return self.risk is Risk.READ
 
     @property
+    def takes_a_command(self) -> bool:
+        """Whether an argument says what to do in a language of its own."""
+        return any(item.name in COMMAND_WORDS for item in self.parameters)
+
+    @property
     def is_making(self) -> bool:
         """Whether it makes a file from something else, rather than changing the one that it names."""
         others = [item for item in self.parameters if item.name not in self.outputs and item.is_required]
