@@ -5,8 +5,11 @@ a token of its own, keeps it, and needs nothing but the address from then on.
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
@@ -19,8 +22,10 @@ if TYPE_CHECKING:
     from starloom.aip.transport import Transport
     from starloom.cli.kept_tokens import KeptToken
     from starloom.device.process import DeviceStatusReport
+    from starloom.tools.mcp_client import McpServer
     from starloom.tools.router import ToolRouter
 
+_Offer: TypeAlias = "Callable[[], AbstractAsyncContextManager[ToolRouter]]"
 _SERVICE_PATIENCE_S = 30.0
 
 
@@ -80,6 +85,12 @@ class _Way:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Its private key, unless it is in the same file.",
 )
+@click.option(
+    "--mcp",
+    "mcp_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help='Offer the tools of the MCP servers in this file too ({"mcpServers": ...}).',
+)
 @click.option("--service", is_flag=True, help="Write a systemd user unit that does this, instead of doing it.")
 @highest_option("irreversible")
 @workspace_option
@@ -91,6 +102,7 @@ def join(
     ca_file: Path | None,
     certificate: Path | None,
     key_file: Path | None,
+    mcp_file: Path | None,
     service: bool,
     highest: str,
     workspace: Path,
@@ -113,17 +125,19 @@ def join(
     except ValueError as error:
         raise UsageError(f"A hub's address is one like wss://hub.example/ws, and this one is not: {error}.") from None
     device_id = identity_of_this_machine(name).device_id
-    router = owned_tools(workspace, device_id=device_id, highest=highest, shell=not no_shell)
+    tools = partial(owned_tools, workspace, device_id=device_id, highest=highest, shell=not no_shell)
+    offer = partial(_offered, tools, _mcp_servers(mcp_file))
+    tools()  # a workspace that is none is said at once
     files = {"--ca-file": ca_file, "--certificate": certificate, "--key-file": key_file}
     way = _Way(kept_token(places().data, address, device_id), given, _tls(address, files))
     if not service:
-        asyncio.run(_join(way, router, as_json=as_json))
+        asyncio.run(_join(way, offer, as_json=as_json))
         return 0
     words = ["join", address, "--name", device_id, "--highest", highest, "--workspace", str(workspace.absolute())]
     words += ["--no-shell"] if no_shell else []
-    for option, file in files.items():
+    for option, file in {**files, "--mcp": mcp_file}.items():
         words += [option, str(file.absolute())] if file is not None else []
-    return _write_service(way, router, words, workspace=workspace.absolute(), as_json=as_json)
+    return _write_service(way, offer, words, workspace=workspace.absolute(), as_json=as_json)
 
 
 def _tls(address: str, files: dict[str, Path | None]) -> "ssl.SSLContext | None":
@@ -141,7 +155,27 @@ def _tls(address: str, files: dict[str, Path | None]) -> "ssl.SSLContext | None"
     return client_context(TlsSettings(authorities=authorities, certificate=certificate, key=key))
 
 
-async def _join(way: _Way, router: "ToolRouter", *, as_json: bool, until_kept: bool = False) -> None:
+def _mcp_servers(file: Path | None) -> "tuple[McpServer, ...]":
+    if file is None:
+        return ()
+    from starloom.cli.mcp_servers import read_mcp_servers
+
+    return read_mcp_servers(file)
+
+
+@asynccontextmanager
+async def _offered(tools: "Callable[..., ToolRouter]", servers: "tuple[McpServer, ...]") -> "AsyncIterator[ToolRouter]":
+    """Hold the servers and yield the device's tools; without servers nothing of MCP is loaded."""
+    if not servers:
+        yield tools()
+        return
+    from starloom.cli.mcp_servers import mcp_toolsets
+
+    async with mcp_toolsets(servers, lambda text: click.echo(f"starloom: {text}", err=True)) as more:
+        yield tools(more=more)
+
+
+async def _join(way: _Way, offer: _Offer, *, as_json: bool, until_kept: bool = False) -> None:
     """Be a device until interrupted, or with `until_kept` until a token of its own has come."""
     from starloom.clock import SystemClock
     from starloom.device.attempts import AttemptJournal
@@ -166,8 +200,11 @@ async def _join(way: _Way, router: "ToolRouter", *, as_json: bool, until_kept: b
         way.keep(token)
         came.set()
 
-    attempts = await AttemptJournal.open(places().data / "attempts" / f"{folder_name(identity.device_id)}.sqlite")
-    try:
+    async with AsyncExitStack() as stack:
+        path = places().data / "attempts" / f"{folder_name(identity.device_id)}.sqlite"
+        attempts = await AttemptJournal.open(path)
+        stack.push_async_callback(attempts.close)
+        router = await stack.enter_async_context(offer())
         device = run_device(
             way.dial, router, identity, clock=SystemClock(), on_status=report, attempts=attempts, on_credential=keep
         )
@@ -180,11 +217,9 @@ async def _join(way: _Way, router: "ToolRouter", *, as_json: bool, until_kept: b
         finally:
             running.cancel()
             await asyncio.wait([running])
-    finally:
-        await attempts.close()
 
 
-def _write_service(way: _Way, router: "ToolRouter", words: list[str], *, workspace: Path, as_json: bool) -> int:
+def _write_service(way: _Way, offer: _Offer, words: list[str], *, workspace: Path, as_json: bool) -> int:
     """Get the token that the service needs, then write the unit; nothing is started."""
     import json
 
@@ -195,7 +230,7 @@ def _write_service(way: _Way, router: "ToolRouter", words: list[str], *, workspa
     text = unit_text(words, device_id=way.kept.device_id, workspace=workspace)
     if is_invitation(way.given):
         try:
-            asyncio.run(_join(way, router, as_json=as_json, until_kept=True))
+            asyncio.run(_join(way, offer, as_json=as_json, until_kept=True))
         except TimeoutError:
             raise WireError(
                 f"The hub at {way.address} gave no token within {_SERVICE_PATIENCE_S:g} s; no unit was written. "

@@ -24,20 +24,40 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="UFO's devices.yaml: devices behind servers of its own, to be given whole tasks.",
 )
+@click.option(
+    "--mcp",
+    "mcp_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help='Offer the tools of the MCP servers in this file on the hub\'s own device ({"mcpServers": ...}).',
+)
 @workspace_option
 @json_option
 def up(
-    host: str | None, port: int | None, key: str | None, devices: Path | None, workspace: Path, as_json: bool
+    host: str | None,
+    port: int | None,
+    key: str | None,
+    devices: Path | None,
+    mcp_file: Path | None,
+    workspace: Path,
+    as_json: bool,
 ) -> int:
     """Start the hub: devices join it, programs and the page start runs in it. Ctrl-C stops it; runs stay resumable."""
-    asyncio.run(_up(host, port, key, devices, workspace=workspace, as_json=as_json))
+    asyncio.run(_up(host, port, key, devices, mcp_file, workspace=workspace, as_json=as_json))
     return 0
 
 
 async def _up(
-    host: str | None, port: int | None, key: str | None, devices: Path | None, *, workspace: Path, as_json: bool
+    host: str | None,
+    port: int | None,
+    key: str | None,
+    devices: Path | None,
+    mcp_file: Path | None,
+    *,
+    workspace: Path,
+    as_json: bool,
 ) -> None:
     from starloom.background import background
+    from starloom.cli.mcp_servers import mcp_toolsets, read_mcp_servers
     from starloom.cli.outposts import read_outposts, start_outposts
     from starloom.hub.app import create_app
     from starloom.hub.guard import Guard
@@ -51,6 +71,7 @@ async def _up(
     ours = settings.hub
     how = Listening(settings.fleet.max_message_bytes, ours.certificate, ours.key_file, ours.client_authorities)
     how.check()
+    servers = read_mcp_servers(mcp_file) if mcp_file is not None else ()
     outposts = read_outposts(devices or ours.devices_file, here=ours.device_name)
     host = host or ours.host
     listener = bind(host, ours.port if port is None else port)
@@ -58,7 +79,11 @@ async def _up(
     address = Address(host, port, key or new_key(), how.certificate, public_host(host))
     names = own_names(host) | {name.lower() for name in ours.names}
     with listener, published(address, place.hub_address):
-        async with galaxy_here(place, settings, workspace=workspace) as galaxy, background() as tasks:
+        async with (
+            mcp_toolsets(servers, lambda text: click.echo(f"starloom: {text}", err=True)) as more,
+            galaxy_here(place, settings, workspace=workspace, toolsets=more) as galaxy,
+            background() as tasks,
+        ):
             app = create_app(galaxy, Guard(address.key, names, ours.client_certificates == "required"))
             async with serving(app, listener, closing=galaxy.close, how=how):
                 start_outposts(galaxy.fleet, outposts, tasks)

@@ -7,7 +7,7 @@ the opposite order when the block is left.
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -40,6 +40,7 @@ from starloom.session.spending import Spending
 from starloom.settings import Settings
 from starloom.tools.builtin import builtin_toolsets
 from starloom.tools.router import ToolRouter
+from starloom.tools.toolset import Toolset
 from starloom.tools.taking_back import effects_toolset
 from starloom.tools.workspace import Workspace
 
@@ -52,11 +53,14 @@ async def galaxy_here(
     settings: Settings,
     *,
     workspace: Path,
+    toolsets: Sequence[Toolset] = (),
     clock: Clock | None = None,
     ids: Ids | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> AsyncIterator[Galaxy]:
     """Run a hub in this process, its local device working in `workspace`, for as long as the block runs.
+
+    `toolsets` are offered on the local device beside the built-in ones.
 
     Raises:
         UsageError: the workspace is not a folder.
@@ -95,7 +99,8 @@ async def galaxy_here(
         )
         tasks = await stack.enter_async_context(background())
         identity = identity_of_this_machine(settings.hub.device_name)
-        router = ToolRouter(builtin_toolsets(Workspace(workspace)), unlisted=(effects_toolset(workspace),))
+        offered = [*builtin_toolsets(Workspace(workspace)), *toolsets]
+        router = ToolRouter(offered, unlisted=(effects_toolset(workspace),))
         fleet.release(identity.device_id)  # its last process had this data folder, which is ours alone
         connect = local_connector(fleet, tasks, identity.device_id)
         device = run_device(connect, router, identity, clock=clock, attempts=attempts)

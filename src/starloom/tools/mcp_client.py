@@ -1,4 +1,4 @@
-"""Uses an MCP server over stdio as a toolset, whoever wrote it.
+"""Uses an MCP server, over stdio or streamable HTTP, as a toolset, whoever wrote it.
 
 Called where a device is composed. The SDK is imported when a server is connected, so a device without MCP servers never
 loads it. A foreign server is trusted as little as a web page: its names and descriptions are cleaned, its hints can
@@ -11,9 +11,9 @@ import logging
 import re
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from starloom.errors import DeviceError
 from starloom.safety.detectors import sanitize_user_input
@@ -24,7 +24,7 @@ from starloom.tools.toolset import Tool, ToolFailure, ToolFunction, Toolset
 
 if TYPE_CHECKING:
     import mcp_types
-    from mcp.client import Client
+    from mcp.client import Client, Transport
 
 logger = logging.getLogger(__name__)
 
@@ -49,17 +49,20 @@ class ToolRating:
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
-    """How to start an MCP server, and what its tools may do.
+    """How to start or reach an MCP server, and what its tools may do.
 
-    `name` becomes the toolset's. `environment` is all that the server gets beside PATH, HOME and the like. `allowed`
-    None offers every tool; else only those named. `ratings` go by the server's own tool names.
+    Either `command` or `url` is set; `headers` go with every request to the latter. `name` becomes the toolset's.
+    `environment` is all that the server gets beside PATH, HOME and the like. `allowed` None offers every tool; else
+    only those named. `ratings` go by the server's own tool names.
     """
 
     name: str
-    command: str
+    command: str = ""
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: str | None = None
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     allowed: frozenset[str] | None = None
     ratings: Mapping[str, ToolRating] = field(default_factory=dict)
     connect_timeout_s: float = 30.0
@@ -68,7 +71,7 @@ class McpServer:
 
 @asynccontextmanager
 async def mcp_toolset(server: McpServer) -> AsyncIterator[Toolset]:
-    """Start the server and yield its tools as a toolset; the server ends with the block.
+    """Start or reach the server and yield its tools as a toolset; a server that was started ends with the block.
 
     Enter and leave it in one task. When the server dies meanwhile, its tools fail with a sentence that says so.
 
@@ -76,20 +79,36 @@ async def mcp_toolset(server: McpServer) -> AsyncIterator[Toolset]:
         DeviceError: the server cannot be started, does not speak MCP in time, or offers nothing usable.
     """
     from mcp.client import Client
-    from mcp.client.stdio import StdioServerParameters, stdio_client
 
     if not _TOOLSET_NAME.fullmatch(server.name):
         raise DeviceError(f"{server.name!r} is no name for a toolset: small letters, digits, '-' and '_', no dot.")
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
+        async with AsyncExitStack() as stack:
+            way = _over_stdio(server, complaints) if server.url is None else await _over_http(server.url, server, stack)
+            client = Client(way, read_timeout_seconds=server.call_timeout_s)
+            await _connect(client, server, complaints)
+            try:
+                yield await _toolset(client, server, complaints)
+            finally:
+                await client.__aexit__(None, None, None)
+
+
+def _over_stdio(server: McpServer, complaints: TextIO) -> "Transport":
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
     parameters = StdioServerParameters(
         command=server.command, args=list(server.arguments), env=dict(server.environment), cwd=server.folder
     )
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
-        client = Client(stdio_client(parameters, errlog=complaints), read_timeout_seconds=server.call_timeout_s)
-        await _connect(client, server, complaints)
-        try:
-            yield await _toolset(client, server, complaints)
-        finally:
-            await client.__aexit__(None, None, None)
+    return stdio_client(parameters, errlog=complaints)
+
+
+async def _over_http(url: str, server: McpServer, stack: AsyncExitStack) -> "Transport":
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    limits = httpx2.Timeout(server.connect_timeout_s, read=server.call_timeout_s)
+    http = await stack.enter_async_context(httpx2.AsyncClient(headers=dict(server.headers), timeout=limits))
+    return streamable_http_client(url, http_client=http)
 
 
 async def _connect(client: "Client", server: McpServer, complaints: IO[str]) -> None:
@@ -230,4 +249,5 @@ def _unusable(server: McpServer, what: str, complaints: IO[str]) -> DeviceError:
     complaints.seek(0)
     said = " ".join(visible(complaints.read()).split())[-_LONGEST_COMPLAINT:]
     hint = f" It said: {said}" if said else ""
-    return DeviceError(f"The MCP server {server.name!r} ({server.command}) {what}.{hint}", server=server.name)
+    where = server.command if server.url is None else server.url.partition("?")[0]
+    return DeviceError(f"The MCP server {server.name!r} ({where}) {what}.{hint}", server=server.name)
