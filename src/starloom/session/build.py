@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from starloom.background import background
+from starloom.background import Background, background
 from starloom.clock import Clock, SystemClock
 from starloom.device.attempts import AttemptJournal
-from starloom.device.identity import identity_of_this_machine
+from starloom.device.identity import DeviceIdentity, identity_of_this_machine
 from starloom.device.process import run_device
 from starloom.errors import DeviceError, UsageError
 from starloom.fleet.credentials import CredentialStore
@@ -101,16 +101,29 @@ async def galaxy_here(
         identity = identity_of_this_machine(settings.hub.device_name)
         offered = [*builtin_toolsets(Workspace(workspace)), *toolsets]
         router = ToolRouter(offered, unlisted=(effects_toolset(workspace),))
-        fleet.release(identity.device_id)  # its last process had this data folder, which is ours alone
-        connect = local_connector(fleet, tasks, identity.device_id)
-        device = run_device(connect, router, identity, clock=clock, attempts=attempts)
-        tasks.create_task(device, name="local device")
-        await device_ready(fleet, identity.device_id, timeout_s=_LOCAL_DEVICE_TIMEOUT_S)
+        await _start_device(fleet, identity, router, attempts=attempts, clock=clock, tasks=tasks)
         galaxy = Galaxy(crew, here=identity.device_id, planner=models.planner, settings=settings.runs, tasks=tasks)
         wire_tasks.hand_to(galaxy)
         tasks.create_task(galaxy.acknowledge(), name="acknowledgements")
         stack.push_async_callback(galaxy.close)
         yield galaxy
+
+
+async def _start_device(
+    fleet: Fleet,
+    identity: DeviceIdentity,
+    router: ToolRouter,
+    *,
+    attempts: AttemptJournal,
+    clock: Clock,
+    tasks: Background,
+) -> None:
+    """Start the hub's own device and return when it can take work."""
+    fleet.release(identity.device_id)  # its last process had this data folder, which is ours alone
+    connect = local_connector(fleet, tasks, identity.device_id)
+    device = run_device(connect, router, identity, clock=clock, attempts=attempts)
+    tasks.create_task(device, name="local device")
+    await device_ready(fleet, identity.device_id, timeout_s=_LOCAL_DEVICE_TIMEOUT_S)
 
 
 @asynccontextmanager
