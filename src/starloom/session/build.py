@@ -40,8 +40,8 @@ from starloom.session.spending import Spending
 from starloom.settings import Settings
 from starloom.tools.builtin import builtin_toolsets
 from starloom.tools.router import ToolRouter
-from starloom.tools.toolset import Toolset
 from starloom.tools.taking_back import effects_toolset
+from starloom.tools.toolset import Toolset
 from starloom.tools.workspace import Workspace
 
 _LOCAL_DEVICE_TIMEOUT_S = 10.0
