@@ -41,6 +41,14 @@ def test_a_question_about_the_run_outlives_its_tasks():
     assert past.questions["", "Run this plan?"].answer is None
 
 
-def test_an_agent_that_has_thought_has_begun_and_a_plain_tool_call_has_not():
-    assert after(STARTED, e.AgentResponse("shell", 1, {}, "a")).begun_goals == {"a"}
-    assert after(STARTED, e.AgentAction("task", "files.read", {}, "allow", "success", "a")).begun_goals == set()
+def test_what_an_agent_asked_for_a_step_is_void_at_the_next():
+    asked = (
+        STARTED,
+        ASKED,
+        e.ApprovalAnswered("approval_1", True, "ada"),
+        e.QuestionAsked("question_1", "which?", "a"),
+    )
+    past = after(*asked, e.AgentAction("A", "shell.run", {}, "allow", "success", "a", step=1))
+    assert (len(past.approvals), len(past.questions)) == (1, 1)
+    past = after(*asked, e.AgentResponse("A", 2, {}, "a"))
+    assert (past.approvals, past.questions) == ({}, {})

@@ -14,6 +14,7 @@ from starloom.agents.ports import ActionGate, Fence, Interactor, Recorder
 from starloom.agents.questions import put_question
 from starloom.agents.repeats import RepeatWatch
 from starloom.agents.replies import DeviceAgentResponse, reply_schema
+from starloom.agents.resumption import AgentPast, PastStep
 from starloom.agents.states import AgentStateManager, BasicAgent
 from starloom.agents.status import AgentStatus, Evidence, StopReason
 from starloom.agents.strategies.act import ActionOutcome, ActThroughDispatcher
@@ -38,7 +39,10 @@ Phase = ProcessingPhase
 
 @dataclass(frozen=True, slots=True)
 class AgentParts:
-    """What a device agent is built from; the composition root fills it in."""
+    """What a device agent is built from; the composition root fills it in.
+
+    An agent that is given a `past` lives through it again first, without doing anything that is on record.
+    """
 
     model: Model
     dispatcher: CommandDispatcher
@@ -52,6 +56,7 @@ class AgentParts:
     limits: AgentLimits = field(default_factory=AgentLimits)
     blackboard: Blackboard = field(default_factory=Blackboard)
     middleware: tuple[ProcessorMiddleware, ...] = ()
+    past: AgentPast = field(default_factory=AgentPast)
 
 
 class DeviceAgent(BasicAgent):
@@ -73,16 +78,16 @@ class DeviceAgent(BasicAgent):
         self._parts = parts
         self._role = role
         self._schema = reply_schema(schema, states)
+        self._step = 0
         self.assign(assignment)
 
     def assign(self, assignment: Assignment) -> None:
-        """Start on a goal: counts, notes and suspicions anew; the memory of earlier goals stays."""
+        """Start on a goal: counts, notes and suspicions anew; the memory of earlier goals and its numbers go on."""
         self.assignment = assignment
         self.status = AgentStatus.CONTINUE
         self.set_state(self.states.get_state(self.status))
         self.stop_reason, self.result, self.error = None, None, None
         self.evidence = Evidence.CLAIMED
-        self._step = 0
         self._denials = 0
         self._unanswered = 0
         self._asked_about_circles = False
@@ -97,6 +102,7 @@ class DeviceAgent(BasicAgent):
     async def process(self, context: Context) -> None:
         """Make one step and stand at the status that follows from it."""
         self._step += 1
+        self._recall()
         step = await self._processor.process(
             context, agent=self.name, assignment=self.assignment, step=self._step, notes=self._notes_for_prompt()
         )
@@ -118,7 +124,7 @@ class DeviceAgent(BasicAgent):
             step=self._step,
             reply=held.require("reply", DeviceAgentResponse),
             tools=held.require("tools", tuple),
-            screen=held.require("screen", str),
+            screen_digest=held.require("screen_digest", str),
         )
         self._follow(step)
 
@@ -127,7 +133,9 @@ class DeviceAgent(BasicAgent):
         del context
         self.status = AgentStatus.CONTINUE
         for question in self._questions:
-            answer = await put_question(question, self._parts.interactor, self._parts.recorder, self._parts.ids)
+            answer = await put_question(
+                question, self._parts.interactor, self._parts.recorder, self._parts.ids, self._past
+            )
             if answer is not None:
                 self._parts.blackboard.add_questions(question, answer)
                 facts = self.assignment.facts
@@ -147,6 +155,17 @@ class DeviceAgent(BasicAgent):
     def suspicions(self) -> tuple[str, ...]:
         """What in the texts it has read looked like an attempt to give orders."""
         return self._untrusted.suspicions
+
+    @property
+    def _past(self) -> PastStep | None:
+        """The present step as it is on record; None: it is new."""
+        return self._parts.past.step(self.name, self._step)
+
+    def _recall(self) -> None:
+        """Before a step: suspect what was suspected, or say with the first new step that there was an interruption."""
+        if self._past is not None:
+            self._untrusted.suspect(self._past.suspicions)
+        self._notes += self._parts.past.notes_before(self.name, self._step)
 
     def _follow(self, step: ProcessingContext) -> None:
         """Draw the conclusion from a step."""
@@ -189,7 +208,7 @@ class DeviceAgent(BasicAgent):
                 self.evidence = Evidence.CLAIMED
                 changed = True
         if changed:
-            self._repeats.changed([outcome.action for outcome in outcomes], step.require("screen", str))
+            self._repeats.changed([outcome.action for outcome in outcomes], step.require("screen_digest", str))
         repeats = step.get_local("repeats", 0)
         if isinstance(repeats, int) and repeats == self._parts.limits.most_repeats - 1:
             self._notes.append(
@@ -211,10 +230,11 @@ class DeviceAgent(BasicAgent):
             role=self.model_role,
             most_repairs=parts.limits.most_repairs,
             reply_tokens=parts.limits.reply_tokens,
+            past=parts.past,
         )
         return ProcessorTemplate(
             {
-                Phase.DATA_COLLECTION: CollectWorkspace(parts.dispatcher),
+                Phase.DATA_COLLECTION: CollectWorkspace(parts.dispatcher, parts.past),
                 Phase.LLM_INTERACTION: ThinkOfNextStep(
                     thinker,
                     self.memory,
@@ -224,7 +244,7 @@ class DeviceAgent(BasicAgent):
                     role=self._role,
                     limits=parts.limits,
                 ),
-                Phase.GUARD: GuardActions(parts.gate, self._untrusted),
+                Phase.GUARD: GuardActions(parts.gate, self._untrusted, parts.past),
                 **self._last_phases(),
             },
             clock=parts.clock,
@@ -233,17 +253,19 @@ class DeviceAgent(BasicAgent):
         )
 
     def _build_confirmation(self) -> ProcessorTemplate:
+        parts = self._parts
+        guard = GuardActions(parts.gate, self._untrusted, parts.past, confirming=True)
         return ProcessorTemplate(
-            {Phase.GUARD: GuardActions(self._parts.gate, self._untrusted, confirming=True), **self._last_phases()},
-            clock=self._parts.clock,
-            middleware=self._parts.middleware,
+            {Phase.GUARD: guard, **self._last_phases()},
+            clock=parts.clock,
+            middleware=parts.middleware,
             initial={
                 "agent": str,
                 "assignment": Assignment,
                 "step": int,
                 "reply": DeviceAgentResponse,
                 "tools": tuple,
-                "screen": str,
+                "screen_digest": str,
             },
         )
 
@@ -251,9 +273,7 @@ class DeviceAgent(BasicAgent):
         parts = self._parts
         return {
             Phase.ACTION_EXECUTION: ActThroughDispatcher(
-                parts.dispatcher, parts.recorder, parts.ids, agent=self.name, limits=parts.limits
+                parts.dispatcher, parts.recorder, parts.past, agent=self.name, limits=parts.limits
             ),
-            Phase.MEMORY_UPDATE: RememberStep(
-                self.memory, parts.blackboard, self._untrusted, agent=self.name, limits=parts.limits
-            ),
+            Phase.MEMORY_UPDATE: RememberStep(self.memory, parts.blackboard, self._untrusted, agent=self.name),
         }

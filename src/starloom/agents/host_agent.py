@@ -17,7 +17,9 @@ from starloom.agents.assignment import Assignment
 from starloom.agents.device_agent import AgentParts
 from starloom.agents.plans import DeviceProfile
 from starloom.agents.questions import put_question
+from starloom.agents.record import Acted
 from starloom.agents.replies import HostAgentResponse, reply_schema
+from starloom.agents.resumption import PastStep
 from starloom.agents.states import AgentState, AgentStateManager, BasicAgent
 from starloom.agents.status import AgentStatus, Evidence, StopReason
 from starloom.agents.strategies.guard import ASKED_BY_MODEL, REFUSED
@@ -25,10 +27,11 @@ from starloom.agents.strategies.host import RememberAssignment, ThinkOfSubtask
 from starloom.agents.strategies.think import Thinker
 from starloom.agents.untrusted import UntrustedText
 from starloom.processing.context import Context
+from starloom.processing.dispatch import CommandStatus
 from starloom.processing.names import ContextNames
 from starloom.processing.processing_context import ProcessingContext, ProcessingPhase
 from starloom.processing.processor import ProcessorTemplate
-from starloom.safety.policy import Decision, ProposedAction, Risk
+from starloom.safety.policy import Decision, ProposedAction, Risk, Verdict
 
 HOST_STATES = AgentStateManager("HostAgent")
 
@@ -75,6 +78,10 @@ class HostAgent(BasicAgent):
     async def process(self, context: Context) -> None:
         """Decide on the next subtask, or that the request is done or cannot be."""
         self._step += 1
+        past = self._past
+        if past is not None:
+            self._untrusted.suspect(past.suspicions)
+        self._notes += self._parts.past.notes_before(self.name, self._step)
         step = await self._processor.process(
             context,
             agent=self.name,
@@ -128,7 +135,13 @@ class HostAgent(BasicAgent):
             risk=Risk.EXTERNAL,
         )
         facts = replace(self.request.facts, suspicions=(*self.request.facts.suspicions, ASKED_BY_MODEL))
+        past = self._past
+        acted = past.outcome(0) if past is not None else None
+        if acted is not None and acted.decision is Decision.ALLOW:
+            self.status = AgentStatus.ASSIGN
+            return
         verdict = await self._parts.gate.admit(action, facts, run_id=self.request.run_id, task_id=self.request.task_id)
+        await self._note_assignment(action, verdict)
         if verdict.decision is Decision.ALLOW:
             self.status = AgentStatus.ASSIGN
             return
@@ -141,7 +154,9 @@ class HostAgent(BasicAgent):
         del context
         self.status = AgentStatus.CONTINUE
         for question in self._reply.questions if self._reply is not None else ():
-            answer = await put_question(question, self._parts.interactor, self._parts.recorder, self._parts.ids)
+            answer = await put_question(
+                question, self._parts.interactor, self._parts.recorder, self._parts.ids, self._past
+            )
             if answer is not None:
                 self._parts.blackboard.add_questions(question, answer)
                 self._notes.append(f"You asked: {question}\nThe user answered: {answer}")
@@ -154,6 +169,21 @@ class HostAgent(BasicAgent):
                 self.end(AgentStatus.FAIL, StopReason.FAILED, error=f"Nobody answered the question: {question}")
                 return
             self._notes.append(f"Nobody can answer your question {question!r}. Decide with what you have.")
+
+    @property
+    def _past(self) -> PastStep | None:
+        """The present step as it is on record; None: it is new."""
+        return self._parts.past.step(self.name, self._step)
+
+    async def _note_assignment(self, action: ProposedAction, verdict: Verdict) -> None:
+        """Report what was decided about an assignment that the model wanted confirmed."""
+        allowed = verdict.decision is Decision.ALLOW
+        status = CommandStatus.SUCCESS if allowed else CommandStatus.SKIPPED
+        error = None if allowed else f"not allowed: {verdict.reason}"
+        arguments = dict(action.arguments)
+        await self._parts.recorder(
+            Acted(self.name, action.tool, arguments, verdict.decision, status, error=error, step=self._step)
+        )
 
     def _follow(self, step: ProcessingContext) -> None:
         if step.error is not None:
@@ -186,6 +216,7 @@ class HostAgent(BasicAgent):
             role="host",
             most_repairs=parts.limits.most_repairs,
             reply_tokens=parts.limits.reply_tokens,
+            past=parts.past,
         )
         return ProcessorTemplate(
             {

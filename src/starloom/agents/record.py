@@ -13,16 +13,31 @@ from starloom.safety.policy import Decision
 
 @dataclass(frozen=True, slots=True)
 class Responded:
-    """A model answered in the agent's shape."""
+    """A model answered in the agent's shape.
+
+    Attributes:
+        screen: names what the agent saw when it was asked, without saying it; None: not known (older records).
+        suspicions: what had looked like an attempt to give orders by then.
+        withheld: a secret in an argument of an action was hidden, so the action is no longer known as it was.
+    """
 
     agent: str
     step: int
     response: dict[str, Json]
+    screen: str | None = None
+    suspicions: tuple[str, ...] = ()
+    withheld: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """An action was judged and carried out, or not (`skipped`)."""
+    """An action was judged and carried out, or not (`skipped`).
+
+    Attributes:
+        step: whose reply it stands in.
+        index: which of the reply's actions it is, from 0.
+        result: what came out, of any size; as read from a record, the text that the agent was shown.
+    """
 
     agent: str
     tool: str
@@ -30,6 +45,9 @@ class Acted:
     decision: Decision
     status: CommandStatus
     error: str | None = None
+    step: int = 0
+    index: int = 0
+    result: Json = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,10 @@ class RepeatWatch:
         self._counts: Counter[str] = Counter()
 
     def propose(self, actions: Sequence[ActionCommandInfo], screen: str) -> int:
-        """Return how often exactly these actions were proposed on exactly this screen, this time included."""
+        """Return how often exactly these actions were proposed on exactly this screen, this time included.
+
+        A screen is given by a digest, here and in `changed`: what an agent saw before a restart is known by no more.
+        """
         key = _key(actions, screen)
         self._counts[key] += 1
         return self._counts[key]

@@ -37,6 +37,10 @@ class UntrustedText:
         """Return what a tool gave, fenced; `source` says which."""
         return self.show(text, Provenance(Origin.TOOL, source))
 
+    def suspect(self, suspicions: Sequence[str]) -> None:
+        """Take over what was suspected before a restart, of texts that are not kept."""
+        self._suspicions.update(dict.fromkeys(suspicions))
+
     @property
     def suspicions(self) -> tuple[str, ...]:
         """The names of all detectors that have fired, each once, in order."""

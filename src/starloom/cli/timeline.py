@@ -11,7 +11,7 @@ from starloom.journal import events as e
 from starloom.journal.events import Event, Json, Recorded
 
 _SHOWN = 100
-_SMALL = (e.TaskReady, e.EdgeDecided, e.DeviceStatusChanged, e.AgentResponse, e.ConstellationStarted, e.CostRecorded)
+_SMALL = (e.TaskReady, e.EdgeDecided, e.DeviceStatusChanged, e.ConstellationStarted, e.CostRecorded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,21 @@ def told(event: Event) -> str:
             return f"{task_id} failed: {_brief(error)}" + (" (in doubt)" if in_doubt else "")
         case e.TaskRetrying(task_id=task_id, error=error, delay_s=delay_s):
             return f"{task_id} is tried again in {delay_s:g} s: {_brief(error)}"
-        case e.AgentAction(agent=agent, tool=tool, device_id=device_id, status=status, decision=decision):
-            return f"{agent} called {tool} on {device_id}: {status} ({decision})"
+        case e.AgentResponse() | e.AgentAction():
+            return _step(event)
         case _:
             return _people(event) or f"{name} {_rest(event)}".strip()
+
+
+def _step(event: e.AgentResponse | e.AgentAction) -> str:
+    """Return what an agent thought, or what came of an action, under the number of its step."""
+    who = f"{event.agent} step {event.step}" if event.step else event.agent
+    if isinstance(event, e.AgentResponse):
+        reply = event.response if isinstance(event.response, dict) else {}
+        return f"{who}: {reply.get('status', '?')}, {_brief(reply.get('thought', ''))}"
+    said = event.error or event.result
+    ended = f"{event.status} ({event.decision})" + (f": {_brief(said)}" if said else "")
+    return f"{who} called {event.tool} on {event.device_id}: {ended}"
 
 
 def _people(event: Event) -> str | None:

@@ -122,7 +122,10 @@ class AttemptJournal:
         await self._do("record the result of an attempt in", lambda: _finish(self._connection, attempt_id, text))
 
     async def acknowledge(self, attempt_id: AttemptId) -> None:
-        """Take an ended attempt out of the outbox: the hub has committed it. Idempotent; unknown ids are ignored."""
+        """Take an ended attempt out of the outbox: the hub has committed it. Idempotent; unknown ids are ignored.
+
+        The calls of an attempt's agent, `<attempt>/<call>`, are settled with it.
+        """
         await self._do("record an acknowledgement in", lambda: _acknowledge(self._connection, attempt_id))
 
     async def unacknowledged(self) -> tuple[Unreported, ...]:
@@ -214,10 +217,11 @@ def _finish(connection: sqlite3.Connection, attempt_id: AttemptId, text: str) ->
 
 
 def _acknowledge(connection: sqlite3.Connection, attempt_id: AttemptId) -> None:
-    """Settle an attempt that has ended; one that runs has nothing to acknowledge."""
+    """Settle an attempt that has ended, with its agent's calls; one that runs has nothing to acknowledge."""
     connection.execute(
-        "UPDATE attempts SET acknowledged = 1 WHERE attempt_id = ? AND state != 'started' AND acknowledged = 0",
-        (attempt_id,),
+        "UPDATE attempts SET acknowledged = 1 WHERE state != 'started' AND acknowledged = 0"
+        " AND (attempt_id = ? OR (attempt_id > ? AND attempt_id < ?))",
+        (attempt_id, f"{attempt_id}/", f"{attempt_id}0"),  # 0 is what follows / in every order of letters
     )
 
 

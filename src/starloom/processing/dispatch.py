@@ -21,11 +21,21 @@ class CommandStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One tool call for a device; `tool` is the qualified name (`files.read`)."""
+    """One tool call for a device; `tool` is the qualified name (`files.read`).
+
+    Attributes:
+        call_id: its name; with `once`, unique among all calls of the goal and the same after a restart.
+        once: an effect is wanted once: asked for again by the same name, it is not carried out again.
+        sent: an earlier life may have sent it already.
+        withheld: its arguments are no longer known as they were, so it must not be carried out any more.
+    """
 
     tool: str
     arguments: dict[str, Json] = field(default_factory=dict)
     call_id: str = ""
+    once: bool = False
+    sent: bool = False
+    withheld: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Carries one tool call to its end through lost links, dead devices and restarts: never lost, never run twice unasked.
 
-Called by the executor for a task with a tool. A command whose fate is not known is asked for again under the same
-attempt id; the device's own record says how it ended. When that cannot be had, nothing is guessed:
+Called by the executor for a task with a tool, and by `dispatch` for each call of an agent. A command whose fate is not
+known is asked for again under the same id; the device's own record says how it ended. When that cannot be had, nothing
+is guessed:
 
     sent ─▶ answered ─────────────────────────────────────────────▶ Completed, Failed
      │  └─▶ cut off (the device process died, or was told to stop) ─▶ doubt
@@ -34,6 +35,8 @@ from starloom.session.profiles import device_there
 _DONE = frozenset({"yes", "y", "done", "ja", "j", "是"})
 _AGAIN = frozenset({"no", "n", "again", "nein", "否"})
 
+RUN_AGAIN = "it is run again"
+
 
 @dataclass(frozen=True, slots=True)
 class Doubts:
@@ -42,14 +45,14 @@ class Doubts:
     desk: ApprovalDesk
     policy: InDoubt
 
-    async def settle(self, attempt: Attempt, what: str, *, repeatable: bool) -> Outcome:
-        """Return what is to follow from `what` happened."""
+    async def settle(self, attempt: Attempt, what: str, *, repeatable: bool, no: str = RUN_AGAIN) -> Outcome:
+        """Return what is to follow from `what` happened; `no` says what a person's no leads to."""
         never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        settled = await self.settle_unless(never, attempt, what, repeatable=repeatable)
+        settled = await self.settle_unless(never, attempt, what, repeatable=repeatable, no=no)
         return settled or Failed(what, in_doubt=True)
 
     async def settle_unless(
-        self, resolved: "asyncio.Future[Any]", attempt: Attempt, what: str, *, repeatable: bool
+        self, resolved: "asyncio.Future[Any]", attempt: Attempt, what: str, *, repeatable: bool, no: str = RUN_AGAIN
     ) -> Outcome | None:
         """Return what is to follow; None when `resolved` came before a person's answer."""
         if attempt.idempotent or repeatable:
@@ -60,13 +63,13 @@ class Doubts:
             case InDoubt.AGAIN:
                 return Failed(what, again=True)
             case InDoubt.ASK:
-                return await self._ask(resolved, attempt, what)
+                return await self._ask(resolved, attempt, what, no)
 
-    async def _ask(self, resolved: "asyncio.Future[Any]", attempt: Attempt, what: str) -> Outcome | None:
+    async def _ask(self, resolved: "asyncio.Future[Any]", attempt: Attempt, what: str, no: str) -> Outcome | None:
         name = attempt.name or attempt.task_id
         text = (
             f"{what} It was attempt {attempt.number} of {name!r} on {attempt.device_id} and must not be done twice. "
-            "Did it take effect? Answer yes (it counts as done), no (it is run again) or fail."
+            f"Did it take effect? Answer yes (it counts as done), no ({no}) or fail."
         )
         answer: str | None = "?"
         while answer is not None and answer.strip() and _meaning(answer) is None:
@@ -124,10 +127,8 @@ class Carrier:
             record = await self.there(attempt, repeatable=repeatable, sent=sent)
             if not isinstance(record, DeviceRecord):
                 return record
-            if sent and not _remembers(record):
-                return await self._doubts.settle(attempt, _lost(attempt), repeatable=repeatable)
             try:
-                result = await self._call(attempt, command)
+                return await self.ask(record, attempt, command, repeatable=repeatable, sent=sent)
             except DeviceOffline:
                 continue  # nothing was sent by this call
             except DeviceLost:
@@ -137,10 +138,43 @@ class Carrier:
                 return Failed(error.message, transient=repeatable, in_doubt=not repeatable)
             except DeviceError as error:
                 return Failed(error.message)
-            if result.status is ResultStatus.FAILURE and result.error in (IN_DOUBT, CANCELLED):
-                what = f"The device {attempt.device_id!r} was cut off while it worked, and cannot say what took effect."
-                return await self._doubts.settle(attempt, what, repeatable=repeatable)
-            return result
+
+    async def ask(
+        self,
+        record: DeviceRecord,
+        attempt: Attempt,
+        command: Command,
+        *,
+        repeatable: bool,
+        sent: bool,
+        once: bool = True,
+        no: str = RUN_AGAIN,
+    ) -> Result | Outcome:
+        """Have a device that is there carry a command out, or say how it ended; what follows when it cannot know.
+
+        Args:
+            record: the device.
+            attempt: as the command is called to people; its id is what the device knows it by.
+            command: what to do.
+            repeatable: doing it twice does no harm.
+            sent: it may have been sent before.
+            once: the device keeps it on record; else it is carried out each time.
+            no: what a person's no leads to, for their question.
+
+        Raises:
+            DeviceError: it could not be sent (`DeviceOffline`), its answer did not come, or it was refused.
+        """
+        if sent and not _remembers(record):
+            return await self._doubts.settle(attempt, _lost(attempt), repeatable=repeatable, no=no)
+        result = await self._call(attempt, command, once=once)
+        if result.status is ResultStatus.FAILURE and result.error in (IN_DOUBT, CANCELLED):
+            what = f"The device {attempt.device_id!r} was cut off while it worked, and cannot say what took effect."
+            return await self._doubts.settle(attempt, what, repeatable=repeatable, no=no)
+        return result
+
+    async def doubt(self, attempt: Attempt, what: str, *, repeatable: bool, no: str = RUN_AGAIN) -> Outcome:
+        """Return what follows from what cannot be asked of the device."""
+        return await self._doubts.settle(attempt, what, repeatable=repeatable, no=no)
 
     async def there(self, attempt: Attempt, *, repeatable: bool, sent: bool) -> DeviceRecord | Outcome:
         """Return the device's record once it is there, or what follows from its absence.
@@ -162,15 +196,16 @@ class Carrier:
             back.cancel()
             limit.cancel()
 
-    async def _call(self, attempt: Attempt, command: Command) -> Result:
+    async def _call(self, attempt: Attempt, command: Command, *, once: bool) -> Result:
+        session_id, _, _ = str(attempt.attempt_id).partition("/")  # an agent's calls are one session
         call = asyncio.ensure_future(
             self._fleet.call(
                 attempt.device_id,
                 [command],
-                session_id=str(attempt.attempt_id),
+                session_id=session_id,
                 task_name=attempt.task_id,
                 timeout_s=attempt.timeout_s,
-                once=True,
+                once=once,
             )
         )
         call.add_done_callback(_take_exception)

@@ -81,7 +81,10 @@ class ApprovalDesk:
         return keeping
 
     async def withdraw(self, run_id: RunId, task_id: str) -> None:
-        """Close what an earlier life asked for a task whose attempt is over without it; that is journalled first."""
+        """Forget what an earlier life asked for a task that is over or has gone on without it.
+
+        What is still open is closed; that is journalled first.
+        """
         past = self._past.get(run_id, Recall())
         for (task, _), question in list(past.questions.items()):
             if task == task_id and self._questions.is_open(question.question_id):
@@ -92,6 +95,7 @@ class ApprovalDesk:
                 answer = ApprovalAnswer(approved=False, by="recovery", comment="the attempt is over")
                 await self._answered(run_id, approval.approval_id, answer)
                 self._approvals.close(approval.approval_id)
+        past.forget(task_id)
 
     def forget(self, run_id: RunId) -> None:
         """Close what an earlier life of the run asked and nobody waits for any more; the run is over here."""

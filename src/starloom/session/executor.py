@@ -1,7 +1,8 @@
 """Performs attempts: a tool call over the fleet, or a goal pursued by the device's agent; the gate before either.
 
 Fits the orchestrator's `TaskExecutor` port. The attempt's id travels as the command's call id, so that a restarted hub
-asks the device about the same attempt (`reattach`). What the journal is told is redacted here.
+asks the device about the same attempt (`reattach`), and an agent that was cut off goes on where it was. What the
+journal is told is redacted here.
 """
 
 import json
@@ -9,14 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from starloom.agents.record import AgentEvent
+from starloom.agents.assignment import AgentLimits
+from starloom.agents.memory import clip
+from starloom.agents.prompts import as_text
+from starloom.agents.record import Acted, AgentEvent, Answered, Asked, Responded
+from starloom.agents.resumption import AgentPast
 from starloom.aip.messages import Command, Result, ResultStatus
 from starloom.clock import Clock
-from starloom.errors import ModelError, StarloomError
+from starloom.errors import ModelError, StarloomError, StoreError
 from starloom.fleet.fleet import Fleet
 from starloom.fleet.records import DeviceRecord
 from starloom.ids import Ids, RunId
-from starloom.journal.events import AgentAction, AgentResponse
+from starloom.journal.events import AgentAction
 from starloom.journal.store import Journal
 from starloom.llm.budgets import BudgetedModel
 from starloom.llm.port import Model
@@ -31,6 +36,7 @@ from starloom.session.carrying import Carrier, Doubts
 from starloom.session.delegating import Delegation
 from starloom.session.desk import ApprovalDesk
 from starloom.session.dispatch import FleetDispatcher
+from starloom.session.goals import goal_record
 from starloom.session.profiles import profile_of, tool_profile
 from starloom.session.recall import Recall
 from starloom.session.round import Limits, run_goal
@@ -40,8 +46,9 @@ from starloom.session.trust import suspicions_in
 
 _SHOWN_BYTES = 2_000  # of an argument in the journal's record of an action; the edit holds the whole
 
+_AGENT_LIMITS = AgentLimits()
+
 _EARLIER = "what an earlier try at this goal did before it was cut off"
-_EARLIER_STEPS = 50
 
 # A tool that only reads can be run again on the same device; anything else may have had its effect.
 _REPEATABLE = frozenset({Risk.READ})
@@ -81,6 +88,7 @@ class FleetExecutor:
         self._run_id = run_id
         self._facts = facts
         self._past = past or Recall()
+        self._settings = settings
         self._doubts = Doubts(crew.desk, settings.in_doubt)
         self._carrier = Carrier(crew.fleet, crew.clock, self._doubts, settings.device_lost_s)
         self._delegation = Delegation(crew.fleet, crew.gate, crew.journal, crew.redactor, self._doubts, facts)
@@ -92,7 +100,7 @@ class FleetExecutor:
     async def reattach(self, attempt: Attempt) -> Outcome:
         """Go on with an attempt that an earlier life of the hub had started; it is asked about, not run again.
 
-        One that was held by an open approval was never sent, and an agent that had not begun to think begins now.
+        One that was held by an open approval was never sent. An agent goes on at the step where it was cut off.
         """
         outcome = await self._take_up(attempt)
         await self._crew.desk.withdraw(self._run_id, attempt.task_id)
@@ -101,18 +109,18 @@ class FleetExecutor:
     async def _take_up(self, attempt: Attempt) -> Outcome:
         if attempt.task_data.get("tool") is not None:
             return await self._perform(attempt, sent=not self._past.waits_for_approval(attempt.task_id))
-        if attempt.task_id in self._past.begun_goals:
-            what = (
-                "The hub was stopped while an agent worked on this goal; what it did so far is in the run's timeline."
-            )
+        record = goal_record(await self._crew.journal.read(self._run_id), attempt)
+        past = record.past(self._crew.clock.now())
+        if past is None and record.has_begun:
+            what = "An older Starloom was stopped while its agent worked on this goal; it did not write down enough."
             return await self._doubts.settle(attempt, what, repeatable=False)
-        return await self._perform(attempt, sent=False)
+        return await self._perform(attempt, sent=past is not None, past=past)
 
     def let_go(self) -> None:
         """The hub stops: tool calls that are cancelled from now on go on, on their devices."""
         self._carrier.let_go()
 
-    async def _perform(self, attempt: Attempt, *, sent: bool) -> Outcome:
+    async def _perform(self, attempt: Attempt, *, sent: bool, past: AgentPast | None = None) -> Outcome:
         tool = attempt.task_data.get("tool")
         try:
             record = await self._carrier.there(attempt, repeatable=False, sent=sent)
@@ -121,8 +129,10 @@ class FleetExecutor:
             if tool is None and record.outpost:
                 return await self._delegation.perform(attempt)
             if tool is None:
-                return await self._pursue_goal(attempt, record)
+                return await self._pursue_goal(attempt, record, past)
             return await self._call_tool(attempt, record, str(tool), sent=sent)
+        except StoreError:
+            raise  # what was done is not on record: the run stands still
         except StarloomError as error:
             return Failed(self._crew.redactor.text(error.message))
 
@@ -149,17 +159,18 @@ class FleetExecutor:
             return Completed(self._crew.redactor.known(result.result))
         return Failed(self._crew.redactor.text(result.error or f"The tool ended with status {result.status.value}."))
 
-    async def _pursue_goal(self, attempt: Attempt, record: DeviceRecord) -> Outcome:
+    async def _pursue_goal(self, attempt: Attempt, record: DeviceRecord, past: AgentPast | None) -> Outcome:
         crew = self._crew
         if crew.model is None:
             raise ModelError(
                 f"Task {attempt.task_id!r} is a goal in words, and no model is set to pursue it. "
                 "Set STARLOOM_MODEL (see `starloom doctor`), or give the task a tool."
             )
+        hands = FleetDispatcher(self._carrier, attempt, has_acted=past is not None, losses=self._settings.device_losses)
         outcome = await run_goal(
             attempt.description,
             device=profile_of(record, has_agent=True),
-            dispatcher=FleetDispatcher(crew.fleet, attempt),
+            dispatcher=hands,
             model=BudgetedModel(crew.model, crew.spending.of_task(self._run_id, attempt.task_id)),
             gate=crew.gate,
             facts=self._facts,
@@ -168,13 +179,17 @@ class FleetExecutor:
             tips=attempt.tips,
             inputs={**{str(task): value for task, value in attempt.inputs.items()}, **await self._earlier(attempt)},
             fence=Fence.drawn().wrap,
-            recorder=self._recorder(attempt),
+            recorder=_Recorder(crew, self._run_id, attempt),
             clock=crew.clock,
             ids=crew.ids,
             interactor=_DeskInteractor(crew.desk, self._run_id, attempt.task_id),
             detect=suspicions_in,
             limits=crew.limits,
+            agent_limits=_AGENT_LIMITS,
+            past=past,
         )
+        if hands.ended is not None:
+            return hands.ended
         if outcome.completed:
             return Completed(crew.redactor.known(outcome.result))
         return Failed(crew.redactor.text(outcome.error or f"The agent stopped: {outcome.stop_reason.value}."))
@@ -183,15 +198,8 @@ class FleetExecutor:
         """Return what earlier attempts of this goal did, as an input of its own: a new agent must know what is done."""
         if attempt.number == 1:
             return {}
-        steps = [
-            {"tool": event.tool, "arguments": event.arguments, "status": event.status}
-            for event in (item.event for item in await self._crew.journal.read(self._run_id))
-            if isinstance(event, AgentAction) and event.task_id == attempt.task_id
-        ]
-        return {_EARLIER: steps[-_EARLIER_STEPS:]} if steps else {}
-
-    def _recorder(self, attempt: Attempt) -> "_Recorder":
-        return _Recorder(self._crew, self._run_id, attempt)
+        steps = goal_record(await self._crew.journal.read(self._run_id), attempt).earlier_steps()
+        return {_EARLIER: steps} if steps else {}
 
     async def _record(
         self,
@@ -221,7 +229,7 @@ class FleetExecutor:
 
 
 class _Recorder:
-    """Journals what the attempt's agent reports."""
+    """Journals what the attempt's agent reports: secrets hidden, results as the agent is shown them."""
 
     def __init__(self, crew: Crew, run_id: RunId, attempt: Attempt) -> None:
         self._crew = crew
@@ -229,17 +237,26 @@ class _Recorder:
         self._attempt = attempt
 
     async def __call__(self, event: AgentEvent) -> None:
-        journalled = to_journal(event, task_id=self._attempt.task_id, device_id=self._attempt.device_id)
+        crew, attempt = self._crew, self._attempt
+        if isinstance(event, Asked | Answered):
+            return  # the desk journals what it asks
+        journalled = to_journal(self._redacted(event), task_id=attempt.task_id, device_id=attempt.device_id)
+        await crew.journal.append(self._run_id, [journalled])
+        if isinstance(event, Responded):  # what was asked for an earlier step counts no more
+            await crew.desk.withdraw(self._run_id, attempt.task_id)
+
+    def _redacted(self, event: AgentEvent) -> AgentEvent:
         redactor = self._crew.redactor
-        match journalled:
-            case AgentResponse(response=response):
-                journalled = replace(journalled, response=redactor.value(response))
-            case AgentAction(arguments=arguments, error=error):
-                hidden = redactor.mapping(arguments)
-                journalled = replace(journalled, arguments=hidden, error=redactor.text(error) if error else None)
+        match event:
+            case Responded(response=response):
+                hidden = redactor.mapping(response)
+                return replace(event, response=hidden, withheld=hidden.get("action") != response.get("action"))
+            case Acted(arguments=arguments, error=error, result=result):
+                shown = None if result is None else clip(as_text(redactor.value(result)), _AGENT_LIMITS.result_tokens)
+                error = None if error is None else redactor.text(error)
+                return replace(event, arguments=redactor.mapping(arguments), error=error, result=shown)
             case _:
-                pass
-        await self._crew.journal.append(self._run_id, [journalled])
+                return event
 
 
 class _DeskInteractor:

@@ -1,7 +1,8 @@
 """What people were asked in an earlier life of a run and what still counts of it: a fold over the run's events.
 
 Called by the galaxy when it takes up a run; read by the desk, which asks on under the same ids, and by the executor.
-Pure. A question counts while the attempt that asked it lives: until then its answer is kept, after that it is void.
+Pure. A question counts while the attempt, or the step of an agent, that asked it lives: until then its answer is kept,
+after that it is void.
 """
 
 from collections.abc import Iterable
@@ -35,24 +36,21 @@ class Recall:
     Attributes:
         approvals: (task, hash of the action) → the newest approval asked for it.
         questions: (task, its text) → the newest question of that text.
-        begun_goals: live tasks whose agent had begun to think or act.
     """
 
     approvals: dict[tuple[str, str], PastApproval] = field(default_factory=dict)
     questions: dict[tuple[str, str], PastQuestion] = field(default_factory=dict)
-    begun_goals: set[str] = field(default_factory=set)
 
     def waits_for_approval(self, task_id: str) -> bool:
         """Whether the task's attempt was held by an open approval: then nothing of it was sent."""
         return any(task == task_id and past.answer is None for (task, _), past in self.approvals.items())
 
     def forget(self, task_id: str) -> None:
-        """Drop what an attempt asked that is over."""
+        """Drop what an attempt asked that is over, or a step of its agent."""
         for key in [key for key in self.approvals if key[0] == task_id]:
             del self.approvals[key]
         for key in [key for key in self.questions if key[0] == task_id]:
             del self.questions[key]
-        self.begun_goals.discard(task_id)
 
 
 def recall(recorded: Iterable[Recorded]) -> Recall:
@@ -67,16 +65,14 @@ def _note(past: Recall, event: e.Event) -> None:
     match event:
         case e.TaskStarted() | e.TaskCompleted() | e.TaskFailed() | e.TaskCancelled() | e.TaskRetrying():
             past.forget(event.task_id)
+        case e.AgentResponse(task_id=task_id) if task_id:
+            past.forget(task_id)  # its agent has gone on; what it asks from now on it asks anew
         case e.ApprovalAsked(approval_id=approval_id, action_hash=action_hash, task_id=task_id):
             past.approvals[task_id, action_hash] = PastApproval(approval_id)
         case e.QuestionAsked(question_id=question_id, question=text, task_id=task_id):
             past.questions[task_id, text] = PastQuestion(question_id)
         case e.ApprovalAnswered() | e.QuestionAnswered():
             _answer(past, event)
-        case e.AgentResponse(task_id=task_id) if task_id:
-            past.begun_goals.add(task_id)
-        case e.AgentAction(agent=agent, task_id=task_id) if task_id and agent != "task":
-            past.begun_goals.add(task_id)
         case _:
             pass
 

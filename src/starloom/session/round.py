@@ -14,12 +14,13 @@ from starloom.agents.blackboard import Blackboard
 from starloom.agents.device_agent import AgentParts
 from starloom.agents.plans import DeviceProfile
 from starloom.agents.ports import ActionGate, Fence, Interactor, Recorder
+from starloom.agents.resumption import AgentPast
 from starloom.agents.shell_agent import LinuxAgent
 from starloom.agents.states import BasicAgent
 from starloom.agents.status import Evidence, StopReason
 from starloom.agents.untrusted import Detector, suspicions_in
 from starloom.clock import Clock
-from starloom.errors import StarloomError
+from starloom.errors import StarloomError, StoreError
 from starloom.ids import Ids, RunId
 from starloom.llm.port import Model, Usage
 from starloom.processing.context import Context
@@ -106,6 +107,8 @@ class Round:
                 stopped = (StopReason.TIME_LIMIT, f"The limit of {self._limits.time_s} seconds was reached.")
             else:  # someone else's wait, such as a person's answer
                 stopped = (StopReason.ERROR, f"Something took too long: {str(error) or 'no answer came'}.")
+        except StoreError:
+            raise  # what was done is not on record: nobody may say how it ended
         except StarloomError as error:
             stopped = (StopReason.ERROR, error.message)
         except Exception as error:  # noqa: BLE001 - border: a task; whatever breaks ends with a reason
@@ -188,6 +191,7 @@ async def run_goal(
     limits: Limits | None = None,
     agent_limits: AgentLimits | None = None,
     blackboard: Blackboard | None = None,
+    past: AgentPast | None = None,
 ) -> GoalOutcome:
     """Have a device's agent reach a goal in words and return how it ended; never raise for a failed goal.
 
@@ -197,6 +201,7 @@ async def run_goal(
     - `fence` marks everything from the device or earlier tasks as data; `detect` names what in it looks like an order,
       which raises what the policy asks about.
     - `interactor` answers questions in words; None: nobody does.
+    - `past`: what an agent that was cut off had lived through; this one goes on from there, its steps and costs count.
 
     When cancelled, the dispatcher stops the work on the device first, then `CancelledError` goes out.
     """
@@ -218,6 +223,7 @@ async def run_goal(
         limits=agent_limits or AgentLimits(),
         blackboard=blackboard or Blackboard(),
         middleware=(steps,),
+        past=past or AgentPast(),
     )
     assignment = Assignment(goal, device, facts, run_id, task_id=task_id, tips=tuple(tips), inputs=dict(inputs or {}))
     agent = LinuxAgent(parts, assignment)

@@ -1,13 +1,14 @@
 """`Step`: the record of one pass of an agent's pipeline, and how records reach the journal.
 
 `StepRecorder` is middleware, so every step is recorded, the failed and the cancelled ones too. `to_journal` turns what
-agents report into the journal's events: agents themselves know no journal.
+agents report into the journal's events and `from_journal` turns them back: agents themselves know no journal.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import assert_never
 
+from starloom.agents.prompts import as_text
 from starloom.agents.record import Acted, AgentEvent, Answered, Asked, Responded, Spent
 from starloom.agents.replies import AgentReply
 from starloom.agents.strategies.act import ActionOutcome
@@ -15,6 +16,7 @@ from starloom.clock import Clock
 from starloom.journal.events import (
     AgentAction,
     AgentResponse,
+    CostRecorded,
     Event,
     QuestionAnswered,
     QuestionAsked,
@@ -23,7 +25,8 @@ from starloom.llm.port import Usage, total_usage
 from starloom.processing.dispatch import CommandStatus, Json
 from starloom.processing.middleware import ProcessorMiddleware
 from starloom.processing.processing_context import ProcessingContext, ProcessingResult
-from starloom.session.costs import cost_recorded
+from starloom.safety.policy import Decision
+from starloom.session.costs import cost_recorded, usage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +118,53 @@ def _actions(outcomes: tuple[object, ...]) -> tuple[StepAction, ...]:
     )
 
 
+def from_journal(event: Event) -> AgentEvent | None:
+    """Return what an agent had reported for an event; None for all others. The inverse of `to_journal`."""
+    match event:
+        case AgentResponse():
+            return Responded(
+                event.agent,
+                event.step,
+                event.response,
+                screen=event.screen,
+                suspicions=tuple(event.suspicions),
+                withheld=event.withheld,
+            )
+        case AgentAction(step=step) if step:  # a task's own call has no step
+            return Acted(
+                event.agent,
+                event.tool,
+                event.arguments,
+                Decision(event.decision),
+                CommandStatus(event.status),
+                error=event.error,
+                step=step,
+                index=event.index,
+                result=event.result,
+            )
+        case CostRecorded():
+            return Spent(event.role, event.model, usage_of(event))
+        case QuestionAsked():
+            return Asked(event.question_id, event.question)
+        case QuestionAnswered():
+            return Answered(event.question_id, event.answer, event.by)
+        case _:
+            return None
+
+
 def to_journal(event: AgentEvent, *, task_id: str = "", device_id: str = "") -> Event:
     """Return the journal's event for what an agent reports about a task on a device."""
     match event:
         case Responded():
-            return AgentResponse(event.agent, event.step, event.response, task_id=task_id)
+            return AgentResponse(
+                event.agent,
+                event.step,
+                event.response,
+                task_id=task_id,
+                screen=event.screen,
+                suspicions=list(event.suspicions),
+                withheld=event.withheld,
+            )
         case Acted():
             return AgentAction(
                 event.agent,
@@ -130,6 +175,9 @@ def to_journal(event: AgentEvent, *, task_id: str = "", device_id: str = "") -> 
                 task_id=task_id,
                 device_id=device_id,
                 error=event.error,
+                step=event.step,
+                index=event.index,
+                result=None if event.result is None else as_text(event.result),
             )
         case Spent():
             return cost_recorded(event.role, event.model, event.usage, task_id)

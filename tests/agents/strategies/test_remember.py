@@ -1,6 +1,5 @@
 """What an agent keeps of a step, and what it leaves on the blackboard."""
 
-from starloom.agents.assignment import AgentLimits
 from starloom.agents.blackboard import Blackboard, Column
 from starloom.agents.memory import Memory
 from starloom.agents.replies import ActionCommandInfo, AppAgentResponse
@@ -17,25 +16,24 @@ ACTION = ActionCommandInfo(tool="files.read", arguments={"path": "a"})
 PICTURE = Image(b"png")
 
 
-async def remember(ruling=Ruling.ADMITTED, result=None, *, save=False, screenshot=None, limits=AgentLimits()):  # noqa: B008
+async def remember(ruling=Ruling.ADMITTED, result=None, *, save=False, screenshot=None, shown="three lines"):
     memory, board = Memory(), Blackboard()
     untrusted = UntrustedText(lambda text, label: f"<<{label.source}|{text}>>", lambda text: ())
-    outcome = ActionOutcome(ACTION, result or CommandResult("", CommandStatus.SUCCESS, {"text": "x" * 9_000}))
+    outcome = ActionOutcome(ACTION, result or CommandResult("", CommandStatus.SUCCESS, {"lines": 3}), shown)
     reply = AppAgentResponse.model_validate(
         {"thought": "t", "status": "CONTINUE", "action": ACTION, "save_screenshot": {"save": save, "reason": "total"}}
     )
     fields = {"reply": reply, "guarded": Guarded(ruling), "outcomes": (outcome,), "step": 4, "screenshot": screenshot}
-    strategy = RememberStep(memory, board, untrusted, agent="A", limits=limits)
+    strategy = RememberStep(memory, board, untrusted, agent="A")
     await strategy.execute(ProcessingContext(Context(), fields))
     return memory, board
 
 
-async def test_a_long_result_is_clipped_and_fenced_once():
-    memory, board = await remember(limits=AgentLimits(result_tokens=100))
+async def test_what_was_shown_of_a_result_is_fenced_once():
+    memory, board = await remember()
     item = memory.get_latest_item()
     assert item.step == 4
-    assert item.outcome.startswith("files.read succeeded:\n<<files.read|")
-    assert len(item.outcome) < 600
+    assert item.outcome == "files.read succeeded:\n<<files.read|three lines>>"
     assert [entry.text for entry in board.entries(Column.TRAJECTORIES)] == ['files.read {"path": "a"}']
 
 

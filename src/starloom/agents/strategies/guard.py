@@ -1,7 +1,8 @@
 """GUARD: every action of a reply is judged before the first of them is carried out.
 
 No status word, list order or model text passes around it: ACTION_EXECUTION runs only what this phase admitted. The
-riskiest action is judged first, so that one refusal spares the person the other questions.
+riskiest action is judged first, so that one refusal spares the person the other questions. After a restart only what
+was not carried out yet is judged again; a person's earlier yes to exactly that action is the gate's to remember.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from starloom.agents.assignment import Assignment
 from starloom.agents.plans import ToolProfile
 from starloom.agents.ports import ActionGate
 from starloom.agents.replies import ActionCommandInfo, DeviceAgentResponse
+from starloom.agents.resumption import AgentPast
 from starloom.agents.status import AgentStatus
 from starloom.agents.untrusted import UntrustedText
 from starloom.processing.processing_context import ProcessingContext
@@ -54,8 +56,10 @@ _INACTIVE = (AgentStatus.PENDING, AgentStatus.FAIL)
 
 @depends_on(
     StrategyDependency("repeated", required=False, expected_type=bool, default_value=False),
+    agent=str,
     assignment=Assignment,
     reply=DeviceAgentResponse,
+    step=int,
     tools=tuple,
 )
 @provides(guarded=Guarded)
@@ -69,9 +73,12 @@ class GuardActions:
     name = "GuardActions"
     fail_fast = True
 
-    def __init__(self, gate: ActionGate, untrusted: UntrustedText, *, confirming: bool = False) -> None:
+    def __init__(
+        self, gate: ActionGate, untrusted: UntrustedText, past: AgentPast | None = None, *, confirming: bool = False
+    ) -> None:
         self._gate = gate
         self._untrusted = untrusted
+        self._past = past or AgentPast()
         self._confirming = confirming
 
     async def execute(self, context: ProcessingContext) -> Mapping[str, object]:
@@ -84,7 +91,15 @@ class GuardActions:
         if reply.status == AgentStatus.CONFIRM and not self._confirming:
             return {"guarded": Guarded(Ruling.HELD, reply.actions)}
         assignment = context.require("assignment", Assignment)
-        return {"guarded": await self._judge(reply.actions, assignment, context.require("tools", tuple))}
+        past = self._past.step(context.require("agent", str), context.require("step", int))
+        open_actions = reply.actions
+        if past is not None:
+            if not past.is_last and not past.was_admitted:
+                return {"guarded": Guarded(Ruling.DENIED, reply.actions)}
+            if past.was_admitted:
+                open_actions = tuple(reply.actions[index] for index in past.missing(len(reply.actions)))
+        guarded = await self._judge(open_actions, assignment, context.require("tools", tuple))
+        return {"guarded": replace(guarded, actions=reply.actions)}
 
     async def _judge(
         self, actions: tuple[ActionCommandInfo, ...], assignment: Assignment, tools: Sequence[ToolProfile]

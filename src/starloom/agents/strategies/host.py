@@ -64,7 +64,10 @@ class ThinkOfSubtask:
         now = ["Subtasks so far:", *(shown or ["none"]), *notes, "Reply with the next decision."]
         messages.append(Message("user", "\n\n".join(now)))
         reply, usage = await self._thinker.ask(
-            messages, context.require("step", int), lambda value: host_reply_problems(value, self._applications)
+            messages,
+            context.require("step", int),
+            lambda value: host_reply_problems(value, self._applications),
+            suspicions=self._untrusted.suspicions,
         )
         return {"reply": reply, "usage": usage, "llm_cost": usage.cost}
 

@@ -1,11 +1,10 @@
 """MEMORY_UPDATE: what the agent keeps of a step, and what others may see of it on the blackboard.
 
-Results come from the device: they are clipped and fenced once, here, and stay so in every later prompt.
+Results come from the device: what is shown of them is fenced once, here, and stays so in every later prompt.
 """
 
 from collections.abc import Mapping, Sequence
 
-from starloom.agents.assignment import AgentLimits
 from starloom.agents.blackboard import Blackboard
 from starloom.agents.memory import Memory, MemoryItem, clip
 from starloom.agents.prompts import as_text
@@ -34,14 +33,11 @@ class RememberStep:
     name = "RememberStep"
     fail_fast = False
 
-    def __init__(
-        self, memory: Memory, blackboard: Blackboard, untrusted: UntrustedText, *, agent: str, limits: AgentLimits
-    ) -> None:
+    def __init__(self, memory: Memory, blackboard: Blackboard, untrusted: UntrustedText, *, agent: str) -> None:
         self._memory = memory
         self._blackboard = blackboard
         self._untrusted = untrusted
         self._agent = agent
-        self._result_tokens = limits.result_tokens
 
     async def execute(self, context: ProcessingContext) -> Mapping[str, object]:
         """Remember the step."""
@@ -70,12 +66,11 @@ class RememberStep:
             self._blackboard.add_image(picture, reply.save_screenshot.reason, self._agent)
 
     def _line(self, outcome: ActionOutcome) -> str:
-        tool, result = outcome.action.tool, outcome.result
-        if result.status is CommandStatus.SKIPPED:
-            return f"{tool} was skipped: {result.error}"
-        if result.status is CommandStatus.FAILURE:
-            shown = clip(result.error or "no reason given", self._result_tokens)
-            return f"{tool} failed:\n{self._untrusted.show_tool(shown, f'error of {tool}')}"
-        return (
-            f"{tool} succeeded:\n{self._untrusted.show_tool(clip(as_text(result.result), self._result_tokens), tool)}"
-        )
+        tool, shown = outcome.action.tool, outcome.shown
+        match outcome.result.status:
+            case CommandStatus.SKIPPED:
+                return f"{tool} was skipped: {shown}"
+            case CommandStatus.FAILURE:
+                return f"{tool} failed:\n{self._untrusted.show_tool(shown, f'error of {tool}')}"
+            case CommandStatus.SUCCESS:
+                return f"{tool} succeeded:\n{self._untrusted.show_tool(shown, tool)}"

@@ -1,16 +1,20 @@
 """LLM_INTERACTION: ask the model for a reply in the role's shape and hold it to what the device offers.
 
 What a schema cannot say (an unknown tool, arguments that do not fit, CONTINUE without an action) is a repair turn that
-quotes the fault in one line; their number is bounded. Used by every agent that thinks.
+quotes the fault in one line; their number is bounded. A reply on record is taken from there. Used by every agent that
+thinks.
 """
 
 import json
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from pydantic import ValidationError
+
 from starloom.agents.ports import Recorder
 from starloom.agents.record import Responded, Spent
 from starloom.agents.replies import AgentReply
+from starloom.agents.resumption import AgentPast, PastStep
 from starloom.errors import ModelError
 from starloom.llm.port import Message, Model, Reply, Usage, total_usage
 
@@ -34,6 +38,7 @@ class Thinker(Generic[R]):
         role: str,
         most_repairs: int,
         reply_tokens: int,
+        past: AgentPast | None = None,
     ) -> None:
         self._model = model
         self._schema = schema
@@ -42,13 +47,32 @@ class Thinker(Generic[R]):
         self._role = role
         self._most_repairs = most_repairs
         self._reply_tokens = reply_tokens
+        self._past = past or AgentPast()
 
-    async def ask(self, messages: Sequence[Message], step: int, problems: Callable[[R], list[str]]) -> tuple[R, Usage]:
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        step: int,
+        problems: Callable[[R], list[str]],
+        *,
+        screen: str = "",
+        suspicions: tuple[str, ...] = (),
+    ) -> tuple[R, Usage]:
         """Return a usable reply, and what all the calls for it used.
+
+        Args:
+            messages: the prompt.
+            step: the step's number, unique for this agent.
+            problems: as above.
+            screen: a digest of what the agent saw, for the record.
+            suspicions: what looked like an order so far, for the record.
 
         Raises:
             ModelError: the model cannot be had, or gave nothing usable after the repair turns.
         """
+        past = self._past.step(self._agent, step)
+        if past is not None:
+            return self._recalled(past), total_usage(past.usage)
         turns = list(messages)
         used: list[Usage] = []
         for _ in range(self._most_repairs + 1):
@@ -57,7 +81,8 @@ class Thinker(Generic[R]):
             await self._record(Spent(self._role, reply.model, reply.usage))
             faults = problems(reply.value)
             if not faults:
-                await self._record(Responded(self._agent, step, reply.value.model_dump(mode="json")))
+                response = reply.value.model_dump(mode="json")
+                await self._record(Responded(self._agent, step, response, screen, suspicions))
                 return reply.value, total_usage(used)
             turns = [
                 *turns,
@@ -68,6 +93,14 @@ class Thinker(Generic[R]):
             f"The model {self._model.name!r} gave no usable reply in {self._most_repairs + 1} tries; "
             f"the last fault: {faults[0]}"
         )
+
+    def _recalled(self, past: PastStep) -> R:
+        try:
+            return self._schema.model_validate(past.response)
+        except ValidationError as error:
+            raise ModelError(
+                "The agent cannot go on where it was: a reply of it on record does not fit this version of Starloom."
+            ) from error
 
 
 def reply_text(reply: AgentReply) -> str:

@@ -19,7 +19,7 @@ from starloom.processing.strategy_dependency import depends_on, provides
 D = TypeVar("D", bound=DeviceAgentResponse)
 
 
-@depends_on(assignment=Assignment, step=int, notes=tuple, tools=tuple, screen=str)
+@depends_on(assignment=Assignment, step=int, notes=tuple, tools=tuple, screen=str, screen_digest=str)
 @provides(reply=DeviceAgentResponse, usage=Usage, llm_cost=float | None, repeats=int, repeated=bool)
 class ThinkOfNextStep:
     """Gives the model's `reply`, what it cost, and how often the same was proposed on the same screen."""
@@ -51,7 +51,7 @@ class ThinkOfNextStep:
         """Ask the model for the next step."""
         assignment = context.require("assignment", Assignment)
         tools: tuple[ToolProfile, ...] = context.require("tools", tuple)
-        screen = context.require("screen", str)
+        screen, digest = context.require("screen", str), context.require("screen_digest", str)
         messages = step_messages(
             system=system_text(tools, self._statuses, self._role),
             goal=goal_text(assignment, self._untrusted, self._budget),
@@ -66,8 +66,10 @@ class ThinkOfNextStep:
                 found += call_problems(action.tool, action.arguments, tools)
             return found
 
-        reply, usage = await self._thinker.ask(messages, context.require("step", int), problems)
-        repeats = self._repeats.propose(reply.actions, screen) if reply.actions else 0
+        reply, usage = await self._thinker.ask(
+            messages, context.require("step", int), problems, screen=digest, suspicions=self._untrusted.suspicions
+        )
+        repeats = self._repeats.propose(reply.actions, digest) if reply.actions else 0
         return {
             "reply": reply,
             "usage": usage,
