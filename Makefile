@@ -5,13 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test check format bench properties chaos model-eval examples lock clean
+.PHONY: help demo test check format bench properties fuzz chaos model-eval examples lock clean
 help:
 	@echo 'make demo        run the main job: two devices, one sentence, a spreadsheet, an archive and a summary'
 	@echo 'make test        set up what the tests need and pass them (this is what CI runs)'
 	@echo 'make check       formatting, lint, types and the import contract'
 	@echo 'make bench       the benchmarks, beside their peers'
 	@echo 'make properties  the property tests, long'
+	@echo 'make fuzz        mutated frames into the protocol cores, for ten minutes (SECONDS=600)'
 	@echo 'make chaos       the crash tests, long'
 	@echo 'make model-eval  score the embedded planner with its real weights'
 
@@ -55,6 +56,9 @@ bench: $(VENV)/.test
 
 properties: $(VENV)/.test
 	@STARLOOM_PROPERTIES=long $(BIN)/python -m pytest -m properties -s
+
+fuzz: $(VENV)/.test
+	@$(BIN)/python -m tests.aip.fuzz $(or $(SECONDS),600)
 
 chaos: $(VENV)/.test
 	@STARLOOM_CHAOS=long $(BIN)/python -m pytest -m chaos -s
