@@ -10,7 +10,6 @@ the time until all are back after a restart. Simulated devices answer in a proce
 
 import argparse
 import asyncio
-import base64
 import json
 import os
 import resource
@@ -31,6 +30,7 @@ from websockets.asyncio.server import serve
 
 from starloom.aip.messages import Command
 from starloom.aip.websocket import accepted, connect
+from starloom.blobs import Blob
 from starloom.clock import SystemClock
 from starloom.device.identity import DeviceIdentity
 from starloom.device.process import run_device
@@ -42,7 +42,7 @@ from starloom.safety.policy import Risk
 from starloom.tools.router import ToolRouter
 from starloom.tools.toolset import Toolset, tool
 
-SCREENSHOT = f"data:image/png;base64,{base64.b64encode(os.urandom(2 * 1024 * 1024)).decode()}"
+SCREENSHOT = Blob("image/png", os.urandom(2 * 1024 * 1024))
 
 
 def memory_mb(pid: int | str = "self") -> float:
@@ -64,8 +64,8 @@ def router() -> ToolRouter:
         """Return the text."""
         return text
 
-    async def screenshot() -> str:
-        """Return 2 MB that do not compress, as a data URL."""
+    async def screenshot() -> Blob:
+        """Return 2 MB that do not compress."""
         return SCREENSHOT
 
     tools = (
@@ -118,7 +118,7 @@ def show(name: str, times: list[float], cpu: float) -> None:
     times = sorted(times)
     p50, p99 = statistics.median(times) * 1e3, times[int(len(times) * 0.99)] * 1e3
     rate = len(times) / sum(times)
-    print(f"{name:34} p50 {p50:7.3f} ms  p99 {p99:7.3f} ms  {rate:8.0f}/s  CPU {cpu / len(times) * 1e6:7.0f} us each")
+    print(f"{name:38} p50 {p50:7.3f} ms  p99 {p99:7.3f} ms  {rate:8.0f}/s  CPU {cpu / len(times) * 1e6:7.0f} us each")
 
 
 async def roundtrip(calls: int) -> None:
@@ -136,27 +136,49 @@ async def roundtrip(calls: int) -> None:
         await asyncio.gather(device, return_exceptions=True)
         await screenshots(hub)
     asked, answered = bodies(command)
-    print(f"{'':34} bodies: {len(asked)} and {len(answered)} bytes")
+    print(f"{'':38} bodies: {len(asked)} and {len(answered)} bytes")
     for name, parse in (("bare websockets echo", False), ("  the same, JSON parsed and written", True)):
         times, cpu = await echo(asked, answered, calls, parse=parse)
         show(name, times, cpu)
-        print(f"{'':34} Starloom's CPU is {starloom / cpu:.1f} times this")
+        print(f"{'':38} Starloom's CPU is {starloom / cpu:.1f} times this")
 
 
 async def screenshots(hub: Hub) -> None:
-    """Measure a 2 MB screenshot in binary frames beside base64 in the message."""
+    """Measure a 2 MB screenshot in binary frames beside base64 in the message, in turns."""
     command = [Command(tool_name="bench.screenshot", tool_type="data_collection")]
-    for name, binary in (("2 MB screenshot: binary frames", True), ("2 MB screenshot: base64", False)):
-        identity = DeviceIdentity(f"screen-{binary}", "linux", "linux", {})
-        settings = DeviceSettings(binary_images=binary)
-        device = asyncio.create_task(
-            run_device(lambda: connect(hub.url), router(), identity, clock=SystemClock(), settings=settings)
+    devices = {binary: DeviceIdentity(f"screen-{binary}", "linux", "linux", {}) for binary in (True, False)}
+    async with asyncio.TaskGroup() as group:
+        running = [
+            group.create_task(
+                run_device(
+                    lambda: connect(hub.url),
+                    router(),
+                    identity,
+                    clock=SystemClock(),
+                    settings=DeviceSettings(binary_images=binary),
+                )
+            )
+            for binary, identity in devices.items()
+        ]
+        await idle(hub.fleet, 2)
+        ways = (
+            ("2 MB screenshot: binary frames", True, True),
+            ("  the same, handed out as a data URL", True, False),
+            ("2 MB screenshot: base64", False, False),
         )
-        await idle(hub.fleet, 1)
-        times, cpu = await timed(30, partial(hub.fleet.call, identity.device_id, command, session_id="s"))
-        show(name, times, cpu)
-        device.cancel()
-        await asyncio.gather(device, return_exceptions=True)
+        spent: dict[str, tuple[list[float], float]] = {}
+        for _ in range(6):
+            for name, binary, blobs in ways:
+                call = partial(hub.fleet.call, devices[binary].device_id, command, session_id="s", blobs=blobs)
+                times, cpu = await timed(5, call)
+                earlier = spent.get(name, ([], 0.0))
+                spent[name] = (earlier[0] + times, earlier[1] + cpu)
+        for name, (times, cpu) in spent.items():
+            show(name, times, cpu)
+        base64_cpu = spent["2 MB screenshot: base64"][1]
+        print(f"{'':38} base64's CPU is {base64_cpu / spent['2 MB screenshot: binary frames'][1]:.1f} times binary's")
+        for task in running:
+            task.cancel()
 
 
 def bodies(commands: list[Command]) -> tuple[str, str]:

@@ -601,9 +601,10 @@ REQUIREMENTS = (
     Requirement(
         "AIP-14-files",
         "14",
-        "Where agreed, large images travel as checked binary frames, and arrive whole or fail.",
+        "Where agreed, what tools hand over as bytes travels as checked binary frames, and arrives whole or fails.",
         (
-            AGREED + "test_large_image_travels_as_binary_frames_and_arrives_as_the_tool_gave_it",
+            AGREED + "test_blob_travels_as_binary_frames_and_is_handed_out_as_it_is_wanted",
+            AGREED + "test_blob_is_its_data_url_where_binary_frames_are_not_agreed",
             AGREED + "test_image_lost_with_its_link_is_sent_again_on_the_next",
             AIP + "test_files.py::test_image_that_did_not_arrive_whole_fails_its_own_result_only",
             AIP + "test_files.py::test_image_leaves_the_text_and_comes_back_the_same",

@@ -1,7 +1,6 @@
 """A fleet with devices on in-memory links, for the fleet's tests."""
 
 import asyncio
-import base64
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from starloom.aip.transport import Transport
 from starloom.aip.websocket import accepted, token_of
+from starloom.blobs import Blob
 from starloom.clock import SystemClock
 from starloom.device.identity import DeviceIdentity
 from starloom.device.process import run_device
@@ -32,7 +32,7 @@ from starloom.safety.policy import Risk
 from starloom.tools.router import ToolRouter
 from starloom.tools.toolset import Toolset, tool
 
-IMAGE = f"data:image/png;base64,{base64.b64encode(bytes(range(256)) * 8000).decode()}"
+IMAGE = Blob("image/png", bytes(range(256)) * 8000)
 
 
 class Bench:
@@ -82,8 +82,8 @@ class Bench:
             self.effects.append(name)
             return name
 
-        async def picture() -> str:
-            """Return a large image as a data URL."""
+        async def picture() -> Blob:
+            """Return a large image."""
             return IMAGE
 
         tools = (

@@ -1,13 +1,13 @@
 """What two Starloom ends agree on, and what is done without it towards upstream's peers; over real sockets."""
 
 import asyncio
-import base64
 import json
 
 import pytest
 
 from starloom.aip.messages import Command, TaskStatus
 from starloom.aip.websocket import connect
+from starloom.blobs import Blob
 from starloom.clock import SystemClock
 from starloom.device.attempts import AttemptJournal
 from starloom.device.settings import DeviceSettings
@@ -56,7 +56,7 @@ def near(join, listener):
     return start
 
 
-IMAGE = f"data:image/png;base64,{base64.b64encode(bytes(range(256)) * 8000).decode()}"
+IMAGE = Blob("image/png", bytes(range(256)) * 8000)
 HOLD = Command(tool_name="bench.hold", parameters={"name": "x"})
 
 
@@ -151,38 +151,49 @@ async def test_attempt_asked_for_again_while_it_runs_joins_the_running_one(fleet
     assert bench.effects == ["x"]
 
 
-BINARY = DeviceSettings(first_delay_s=0.01, binary_images=True)
 PICTURE = Command(tool_name="bench.picture", tool_type="data_collection")
 
 
-async def test_large_image_travels_as_binary_frames_and_arrives_as_the_tool_gave_it(fleet, join, listener):
+async def recording(listener, frames):
+    """Dial and note every frame the device sends."""
+    transport = await connect(listener.url, token="KEY")
+    send_now = transport.send_now
+
+    def record(frame):
+        sent = send_now(frame)
+        frames.extend([frame] if sent else [])
+        return sent
+
+    transport.send_now = record
+    return transport
+
+
+async def test_blob_travels_as_binary_frames_and_is_handed_out_as_it_is_wanted(fleet, join, listener):
     frames = []
-
-    async def watched():
-        transport = await connect(listener.url, token="KEY")
-        send = transport.send
-
-        async def record(frame):
-            frames.append(frame)
-            await send(frame)
-
-        transport.send = record
-        return transport
-
-    await join(connect=watched, settings=BINARY)
+    await join(connect=lambda: recording(listener, frames))
     frames.clear()
-    (result,) = await fleet.call("dev1", [PICTURE], session_id="s")
-    assert (result.status, hash(result.result)) == ("success", hash(IMAGE))
-    binary = [frame for frame in frames if isinstance(frame, bytes)]
-    assert sum(map(len, binary)) < len(IMAGE) * 0.8
+    (result,) = await fleet.call("dev1", [PICTURE], session_id="s", blobs=True)
+    assert (result.status, result.result) == ("success", IMAGE)
+    assert any(isinstance(frame, bytes) for frame in frames)
     assert all(len(frame) < 2000 for frame in frames if isinstance(frame, str))
+    (result,) = await fleet.call("dev1", [PICTURE], session_id="s")
+    assert hash(result.result) == hash(IMAGE.data_url())
+
+
+async def test_blob_is_its_data_url_where_binary_frames_are_not_agreed(fleet, join, listener):
+    frames = []
+    settings = DeviceSettings(first_delay_s=0.01, binary_images=False)
+    await join(connect=lambda: recording(listener, frames), settings=settings)
+    (result,) = await fleet.call("dev1", [PICTURE], session_id="s", blobs=True)
+    assert hash(result.result) == hash(IMAGE.data_url())
+    assert not any(isinstance(frame, bytes) for frame in frames)
 
 
 async def test_image_lost_with_its_link_is_sent_again_on_the_next(fleet, join, bench, proxy):
-    await join(connect=lambda: connect(f"{proxy.url}?token=KEY"), settings=BINARY)
+    await join(connect=lambda: connect(f"{proxy.url}?token=KEY"))
     proxy.budget = 500_000
-    (result,) = await fleet.call("dev1", [PICTURE], session_id="s")
-    assert (proxy.cuts, hash(result.result)) == (1, hash(IMAGE))
+    (result,) = await fleet.call("dev1", [PICTURE], session_id="s", blobs=True)
+    assert (proxy.cuts, result.result == IMAGE) == (1, True)
 
 
 async def test_pushed_task_comes_back_under_the_promised_session_and_its_end_is_kept(fleet, near, tasks):

@@ -3,6 +3,7 @@ import logging
 
 import pytest
 
+from starloom.blobs import Blob
 from starloom.errors import PolicyError, UsageError
 from starloom.safety.policy import Decision, Risk, Verdict
 from starloom.tools.router import ToolCall, ToolOutcome, ToolRouter, ToolStatus
@@ -46,7 +47,12 @@ async def not_a_number() -> float:
     return float("nan")
 
 
-FUNCTIONS = (echo, refuse, open_missing, break_down, wait_for_ever, give_up, not_a_number)
+async def picture() -> Blob:
+    """Return bytes."""
+    return Blob("image/png", bytes(100))
+
+
+FUNCTIONS = (echo, refuse, open_missing, break_down, wait_for_ever, give_up, not_a_number, picture)
 TOOLSET = Toolset("t", tuple(tool(item, name=f"t.{item.__name__}", risk=Risk.READ) for item in FUNCTIONS))
 
 
@@ -57,6 +63,11 @@ def router(**options) -> ToolRouter:
 async def test_call_returns_the_result_and_its_namespace():
     outcome = await router().call(ToolCall("t.echo", {"text": "hi"}))
     assert outcome == ToolOutcome(ToolStatus.SUCCESS, "hi", None, "t")
+
+
+async def test_bytes_leave_as_they_are_and_count_towards_the_limit():
+    assert (await router().call(ToolCall("t.picture"))).result == Blob("image/png", bytes(100))
+    assert "returned 100 bytes, more than 99" in (await router(result_limit_bytes=99).call(ToolCall("t.picture"))).error
 
 
 def test_infos_and_find():

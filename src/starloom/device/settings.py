@@ -14,8 +14,7 @@ class DeviceSettings(BaseModel):
         registration_timeout_s: how long the server's answer to REGISTER may take.
         max_in_flight: how many commands may run at once, where agreed; a screen takes one.
         max_waiting: how many commands may wait for their turn; more are answered as failed at once.
-        binary_images: send large images as binary frames, where agreed: a quarter fewer bytes for more CPU, which pays
-            on slow links only.
+        binary_images: send what tools hand over as bytes in binary frames, where agreed; off, as base64.
         extended: announce our extension; off, the device speaks upstream's protocol only.
     """
 
@@ -28,5 +27,5 @@ class DeviceSettings(BaseModel):
     registration_timeout_s: float = Field(default=30.0, gt=0)
     max_in_flight: int = Field(default=1, ge=1, le=1024)
     max_waiting: int = Field(default=64, ge=1)
-    binary_images: bool = False
+    binary_images: bool = True
     extended: bool = True

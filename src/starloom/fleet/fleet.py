@@ -12,6 +12,7 @@ from starloom.aip.messages import ClientMessage, ClientType, Command, Result
 from starloom.aip.protocol import NORMAL, RESTART, TRY_LATER
 from starloom.aip.server_events import RegistrationAsked
 from starloom.aip.transport import Transport, TransportClosed
+from starloom.blobs import without_blobs
 from starloom.clock import Clock
 from starloom.errors import DeviceError
 from starloom.fleet.arrivals import Arrivals
@@ -186,6 +187,7 @@ class Fleet:
         timeout_s: float | None = None,
         on_progress: Callable[[str], None] | None = None,
         once: bool = False,
+        blobs: bool = False,
     ) -> list[Result]:
         """Have a device carry out commands, stopping at the first failure, and return one Result each, in order.
 
@@ -194,6 +196,8 @@ class Fleet:
 
         `once`: the commands' call ids are attempts, unique for ever: a Starloom device with a record carries each out
         once and answers a repeated id with the first result. Say `committed` when the results are stored.
+
+        `blobs`: what tools hand over as bytes comes as a `Blob` where the device can send it so, else as a data URL.
 
         Raises:
             UnknownDevice: it was never seen.
@@ -217,7 +221,8 @@ class Fleet:
             on_progress=on_progress,
             once=once,
         )
-        return await seat.call(commands, order)
+        results = await seat.call(commands, order)
+        return results if blobs else [_without_blobs(result) for result in results]
 
     def committed(self, device_id: str, call_ids: Sequence[str]) -> None:
         """Tell a device that the results of these attempts are stored, so that it may forget them; best effort."""
@@ -352,3 +357,8 @@ class Fleet:
     async def admit(self, visit: Visit, asked: RegistrationAsked) -> None:
         """Decide on a REGISTER."""
         await self._arrivals.admit(visit, asked)
+
+
+def _without_blobs(result: Result) -> Result:
+    plain = without_blobs(result.result)
+    return result if plain is result.result else result.model_copy(update={"result": plain})

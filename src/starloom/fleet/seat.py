@@ -86,7 +86,8 @@ class Seat:
         self, record: DeviceRecord, *, cancel_grace_s: float, late_answer_s: float, changed: Callable[["Seat"], None]
     ) -> None:
         self.status = record.status
-        self.described = record  # its status and task may be old: they change with every call, and `record` puts them in
+        # Its status and task may be old: they change with every call, and `record` puts them in.
+        self.described = record
         self._task = record.current_task
         self.connection: Connection | None = None
         self.session: WireSession | None = None

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from starloom import __version__
+from starloom.blobs import Blob
 from starloom.errors import UsageError
 from starloom.safety.policy import Risk
 from starloom.safety.rules import at_least
@@ -174,6 +175,9 @@ def _result(found: Tool, outcome: ToolOutcome) -> "mcp_types.CallToolResult":
     if outcome.status is ToolStatus.FAILURE:
         text = mcp_types.TextContent(text=outcome.error or "It failed.")
         return mcp_types.CallToolResult(content=[text], is_error=True)
+    if isinstance(outcome.result, Blob):
+        image = mcp_types.ImageContent(data=outcome.result.base64(), mime_type=outcome.result.mime)
+        return mcp_types.CallToolResult(content=[image])
     text = mcp_types.TextContent(text=json.dumps(outcome.result, ensure_ascii=False))
     structured = outcome.result if _is_object(found) else None
     return mcp_types.CallToolResult(content=[text], structured_content=structured)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from starloom.blobs import Blob
 from starloom.errors import StarloomError, UsageError
 from starloom.safety.policy import Decision, Verdict
 from starloom.tools.effects import recording
@@ -127,7 +128,7 @@ class ToolRouter:
 
     def _within_limit(self, found: Tool, result: Any) -> ToolOutcome:  # noqa: ANN401 - a JSON value
         try:
-            size_bytes = len(json.dumps(result, ensure_ascii=False, allow_nan=False).encode())
+            size_bytes = _size_bytes(result)
         except (TypeError, ValueError) as error:
             return _failure(f"{found.name} returned something that is not JSON: {error}", found)
         if size_bytes > self._result_limit_bytes:
@@ -141,6 +142,12 @@ class ToolRouter:
         near = difflib.get_close_matches(name, self._tools, n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else f" It has: {', '.join(self._tools) or 'none'}."
         return f"This device has no tool {name!r}.{hint}"
+
+
+def _size_bytes(result: Any) -> int:  # noqa: ANN401 - a JSON value, or a blob
+    if isinstance(result, Blob):
+        return len(result.body)
+    return len(json.dumps(result, ensure_ascii=False, allow_nan=False).encode())
 
 
 def _failure(error: str, found: Tool | None) -> ToolOutcome:

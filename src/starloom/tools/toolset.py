@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
+from starloom.blobs import Blob
 from starloom.errors import Bug, UsageError
 from starloom.safety.policy import Risk
 
@@ -78,6 +79,8 @@ def tool(
 ) -> Tool:
     """Make a tool from a function: its parameters give the input schema, its return type the output schema.
 
+    A function that returns a `Blob` hands over bytes: they reach a hub as they are, and others as a data URL.
+
     A plain function runs in a thread; when the call is cancelled it is told through `check_stopped`, and the call ends
     when the function has. The description is the docstring's first paragraph unless given.
     """
@@ -93,7 +96,7 @@ def tool(
             value = await function(**checked)
         else:
             value = await _in_thread(function, checked)
-        return result.dump_python(value, mode="json")
+        return value if isinstance(value, Blob) else result.dump_python(value, mode="json")
 
     return Tool(
         name=name,
