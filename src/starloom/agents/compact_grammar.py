@@ -133,8 +133,8 @@ class _Rules:
 
     def __init__(self, bounds: Bounds, terms: Collection[str]) -> None:
         self._bounds = bounds
-        folders = folders_said(bounds.request)
-        given = (name for name in spans(bounds.request) if name.casefold() not in terms or name in folders)
+        self._folders = folders_said(bounds.request)[:_MAX_JOINED]
+        given = (name for name in spans(bounds.request) if name.casefold() not in terms or name in self._folders)
         self._names = list(dict.fromkeys([*bounds.made, *given]))
         self._by_body: dict[str, str] = {}
 
@@ -204,10 +204,11 @@ class _Rules:
         """Return the rule of a file in a folder, when the request may name them apart."""
         made = self._bounds.made
         files = [name for name in given if ending(name) and "/" not in name and name not in made][:_MAX_JOINED]
-        folders = folders_said(self._bounds.request)[:_MAX_JOINED]
-        if not files or not folders:
+        if not files or not self._folders:
             return []
-        written = [self._rule(" | ".join(terminal(_inside(name)) for name in names)) for names in (folders, files)]
+        written = [
+            self._rule(" | ".join(terminal(_inside(name)) for name in names)) for names in (self._folders, files)
+        ]
         return [self._rule(rf'"\"" {written[0]} "/" {written[1]} "\""')]
 
     def _rule(self, body: str) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Collection, Sequence
 from starloom.agents.compact_tools import CompactTool, Parameter, Shape
 
 MAX_NAMES = 300  # in a very long request; the surest come first
-_LONGEST_RUN = 4
+_LONGEST_NAME = 200
+_LONGEST_RUN = 4  # words
 
 FILE_ENDINGS = {
     *(
@@ -77,10 +78,10 @@ _IDEOGRAPH = r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]"
 _SEAM = re.compile(rf"(?<={_IDEOGRAPH})(?=[!-~])|(?<=[!-~])(?={_IDEOGRAPH})")
 _PLACED = re.compile(
     r"\b(?:in|into|inside|to|from|under|of|nach|aus|im|en|a|dans|vers)\s+"
-    r"(?:(?:the|my|our|den|die|das|dem|el|la|le|folder|directory|ordner|carpeta)\s+)*(\S+)",
+    r"(?:(?:the|my|our|den|die|das|dem|el|la|le|folder|directory|ordner|carpeta)\s+)*(\S{1,200})",
     re.IGNORECASE,
 )
-_CALLED_FOLDER = re.compile(r"(\S+)\s+(?:folder|directory|ordner)\b", re.IGNORECASE)
+_CALLED_FOLDER = re.compile(r"(?<!\S)(\S{1,200})\s+(?:folder|directory|ordner)\b", re.IGNORECASE)
 _WORD_EDGE = "\"'`“”‘’«»„()[]{}<>,;:!?。，、；：！？（）「」《》"
 _LITTLE_WORDS = {  # they join names, and are none
     *("a", "an", "the", "in", "on", "at", "to", "of", "by", "is", "it", "as", "or", "and", "are", "all", "for"),
@@ -110,7 +111,7 @@ def spans(request: str) -> tuple[str, ...]:
     ]
     sure = [text for text in single if is_sure(text)]
     found = dict.fromkeys([*quoted, *sure, *map(str.strip, _NUMBER.findall(request)), *single, *_runs(request)])
-    return tuple(found)[:MAX_NAMES]
+    return tuple(name for name in found if len(name) <= _LONGEST_NAME)[:MAX_NAMES]
 
 
 def _says_something(text: str) -> bool:
