@@ -83,6 +83,7 @@ class Home:
 
     folder: Path
     started: list[Program] = field(default_factory=list)
+    disk: Any = None  # a `SmallDisk` that the programs see, as their home
 
     @property
     def work(self) -> Path:
@@ -90,12 +91,16 @@ class Home:
 
     def environ(self, **more: str) -> dict[str, str]:
         base = {name: value for name, value in os.environ.items() if not name.startswith("STARLOOM")}
-        own = {"STARLOOM_HOME": str(self.folder / "home"), "HOME": str(self.folder), "PYTHONUNBUFFERED": "1"}
+        own = {
+            "STARLOOM_HOME": str(self.disk.path if self.disk else self.folder / "home"),
+            "HOME": str(self.folder),
+            "PYTHONUNBUFFERED": "1",
+        }
         return {**base, **own, **more}
 
     def run(self, *words: str, cwd: Path | None = None, **more: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [sys.executable, "-m", "starloom", *words],
+            self._command(words, cwd),
             cwd=cwd or self.work,
             env=self.environ(**more),
             capture_output=True,
@@ -104,9 +109,13 @@ class Home:
             stdin=subprocess.DEVNULL,
         )
 
+    def _command(self, words: tuple[str, ...], cwd: Path | None) -> list[str]:
+        command = [sys.executable, "-m", "starloom", *words]
+        return self.disk.command(*command, cwd=cwd or self.work) if self.disk else command
+
     def start(self, *words: str, cwd: Path | None = None, **more: str) -> Program:
         process = subprocess.Popen(
-            [sys.executable, "-m", "starloom", *words],
+            self._command(words, cwd),
             cwd=cwd or self.work,
             env=self.environ(**more),
             stdin=subprocess.DEVNULL,

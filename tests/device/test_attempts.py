@@ -251,3 +251,69 @@ def test_record_of_attempts_needs_only_the_standard_library():
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     modules = [name for name in eval(output) if not name.startswith("starloom")]
     assert modules == []
+
+
+FULL_DISK = """
+import asyncio, sys
+from pathlib import Path
+from starloom.aip.device import CommandAsked
+from starloom.aip.messages import Command, ResultStatus, TaskStatus
+from starloom.device.attempts import AttemptJournal
+from starloom.device.runner import CommandRunner
+from starloom.safety.policy import Risk
+from starloom.tools.router import ToolRouter
+from starloom.tools.toolset import Toolset, tool
+
+async def main(folder):
+    attempts = await AttemptJournal.open(folder / "attempts.sqlite")
+    done, refused = [], []
+
+    def act() -> str:
+        done.append("acted")
+        return "done"
+
+    router = ToolRouter([Toolset("a", (tool(act, name="a.act", risk=Risk.WRITE, description="Act."),))])
+    answers = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        runner = CommandRunner(
+            router, group, progress=lambda *_: None, max_in_flight=1, max_waiting=1, attempts=attempts
+        )
+
+        async def ask(attempt_id):
+            action = Command(tool_name="a.act", tool_type="action", parameters={}, call_id=attempt_id)
+            command = CommandAsked(attempt_id, None, TaskStatus.CONTINUE, (action,), once=True)
+            runner.start(command, lambda _, results: answers.put_nowait(results))
+            [result] = await answers.get()
+            return result
+
+        for number in range(300):  # what is free on the disk is used up first
+            before = len(done)
+            result = await ask(f"run_1:t{number}:1")
+            if result.status is ResultStatus.FAILURE:
+                assert "the disk is full" in result.error, result.error
+                assert len(done) == before, "done without a record"
+                refused.append(f"run_1:t{number}:1")
+        print(len(done), len(refused), flush=True)
+        sys.stdin.readline()
+        for attempt_id in refused:
+            assert (await ask(attempt_id)).status is ResultStatus.SUCCESS
+        print(len(done), flush=True)
+    await attempts.close()
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+def test_on_a_full_disk_an_attempt_is_refused_before_it_begins_and_begins_when_there_is_space(small_disk):
+    disk = small_disk(400)
+    command = disk.command(sys.executable, "-c", FULL_DISK, str(disk.path))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as device:
+        done, refused = map(int, device.stdout.readline().split())
+        assert done > 0
+        assert refused > 0
+        assert done + refused == 300
+        disk.grow(10_000)
+        device.stdin.write("go on\n")
+        device.stdin.flush()
+        assert int(device.stdout.readline()) == 300
+    assert device.returncode == 0

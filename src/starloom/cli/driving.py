@@ -18,6 +18,7 @@ from starloom.ids import ApprovalId, RunId
 from starloom.journal import events as e
 from starloom.journal.events import Recorded
 from starloom.session.galaxy import Galaxy
+from starloom.session.halting import until_halted
 
 _DEVICE_LOST = 3
 
@@ -92,7 +93,7 @@ class _Progress:
 async def drive(
     galaxy: Galaxy, run_id: RunId, view: RunView | JsonView, *, device_grace_s: float, after: int = 0
 ) -> int:
-    """Follow the run to its end and return the exit code.
+    """Follow the run to its end and return the exit code; raise StoreError when it stands still before that.
 
     Args:
         galaxy: the hub in this process.
@@ -102,9 +103,11 @@ async def drive(
             suspended, resumable.
         after: the sequence number after which events are shown.
     """
-    progress, stream = _Progress(), aiter(galaxy.journal.follow(run_id, after))
+    progress, stream = _Progress(), _events(galaxy, run_id, after)
     pending: asyncio.Task[Recorded] | None = None
     desk = _Desk(galaxy, view)
+    if isinstance(view, RunView):
+        view.watch(lambda: galaxy.thinking.of(run_id))
     async with background() as asking:
         with _cancelling(galaxy, run_id, asking):
             while True:
@@ -125,6 +128,10 @@ async def drive(
                         asking.create_task(desk.answer(question))
                     case _:
                         pass
+
+
+def _events(galaxy: Galaxy, run_id: RunId, after: int) -> AsyncIterator[Recorded]:
+    return until_halted(galaxy.journal.follow(run_id, after), lambda: galaxy.over(run_id))
 
 
 async def _next(stream: AsyncIterator[Recorded]) -> Recorded:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from starloom.cli import terminal
 from starloom.cli.console import JsonView, RunView, exit_code
 from starloom.cli.hub_client import HubClient
-from starloom.errors import UsageError
+from starloom.errors import StoreError, UsageError
 from starloom.journal import events as e
 from starloom.journal.events import Recorded, decode
 from starloom.safety.provenance import visible
@@ -41,7 +41,11 @@ def follow_remotely(hub: HubClient, run_id: str, view: RunView | JsonView) -> in
     except KeyboardInterrupt:
         hub.post(f"{path}/cancel")
         raise
-    return 1
+    raise StoreError(
+        f"The hub cannot go on with run {run_id}, and has said why in its log; nothing is lost. When that is mended: "
+        f"starloom resume {run_id}",
+        run_id=run_id,
+    )
 
 
 def _closed_by(row: dict[str, Any]) -> str | None:

@@ -6,6 +6,7 @@ task_result) keep upstream's shapes (aip.md section 8); ours stand beside them.
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from importlib import resources
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starloom import __version__
 from starloom.aip.protocol import POLICY
 from starloom.aip.websocket import accepted, token_of
-from starloom.errors import DeviceError, PolicyError, StarloomError, UsageError
+from starloom.errors import DeviceError, PolicyError, StarloomError, StoreError, UsageError
 from starloom.fleet.errors import UnknownDevice
 from starloom.hub.certificates import certified
 from starloom.hub.devices import add_device_routes
@@ -25,6 +26,7 @@ from starloom.hub.guard import Guard
 from starloom.ids import DeviceId, RunId
 from starloom.orchestrator.requests import KeyReused
 from starloom.session.galaxy import Galaxy
+from starloom.session.halting import until_halted
 from starloom.session.undoing import effects_of, undo_effects
 from starloom.session.views import recorded_row, run_row
 
@@ -203,8 +205,9 @@ def _add_later_routes(app: FastAPI, galaxy: Galaxy) -> None:
 
 async def _lines(galaxy: Galaxy, run_id: RunId, after: int, *, follow: bool) -> AsyncIterator[str]:
     if follow:
-        async for recorded in galaxy.journal.follow(run_id, after):
-            yield json.dumps(recorded_row(recorded), ensure_ascii=False) + "\n"
+        with suppress(StoreError):  # the run stands still: the stream ends before the run does
+            async for recorded in until_halted(galaxy.journal.follow(run_id, after), lambda: galaxy.over(run_id)):
+                yield json.dumps(recorded_row(recorded), ensure_ascii=False) + "\n"
         return
     for recorded in await galaxy.journal.read(run_id, after):
         yield json.dumps(recorded_row(recorded), ensure_ascii=False) + "\n"

@@ -1,18 +1,32 @@
 """How things end and go on: retries, stop reasons, results, what a task waits for; pure, for the scheduler."""
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from starloom.constellation.constellation import TaskConstellation
 from starloom.constellation.documents import canonical_json
 from starloom.constellation.enums import ConstellationState, EdgeOutcome, TaskStatus
 from starloom.constellation.star import TaskStar
+from starloom.ids import RunId
 from starloom.journal import events as e
 from starloom.journal.events import Json
 from starloom.orchestrator.assignment import Assignment
 from starloom.orchestrator.ports import Failed
 from starloom.orchestrator.settings import InDoubt, RunSettings
 from starloom.orchestrator.state import LiveAttempt, RunState
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended. `result` holds the results of the completed tasks that nothing depends on."""
+
+    run_id: RunId
+    state: ConstellationState
+    stop_reason: str
+    constellation: TaskConstellation = field(repr=False)
+    statistics: dict[str, Json] = field(repr=False)
+    error: str | None = None
+    result: dict[str, Json] = field(default_factory=dict)
 
 
 def retry_delay(star: TaskStar, outcome: Failed, settings: RunSettings, *, is_lost: bool) -> float | None:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TypeAlias
 
 from starloom.clock import Clock
+from starloom.errors import StoreError
 from starloom.ids import AttemptId
 from starloom.orchestrator import signals as s
 from starloom.orchestrator.ports import Attempt, Failed, Outcome, TaskExecutor
@@ -34,6 +35,7 @@ class Performer:
         clock: their clock.
         grace_s: how long a cancelled attempt may take to stop.
         report: gets the signals.
+        broke: gets the error when an attempt's record could not be written: then nobody may say how it ended.
         reconcile: asked about attempts that were live before a restart.
     """
 
@@ -44,6 +46,7 @@ class Performer:
         clock: Clock,
         grace_s: float,
         report: Callable[[s.Signal], None],
+        broke: Callable[[StoreError], None],
         reconcile: Reconcile | None = None,
     ) -> None:
         self._executor = executor
@@ -51,6 +54,7 @@ class Performer:
         self._clock = clock
         self._grace_s = grace_s
         self._report = report
+        self._broke = broke
         self._reconcile = reconcile
         self._work: dict[AttemptId, tuple[Attempt, asyncio.Task[Outcome]]] = {}
         self._timeouts: dict[AttemptId, Timeout] = {}
@@ -99,6 +103,8 @@ class Performer:
     async def _perform(self, attempt: Attempt) -> Outcome:
         try:
             return await self._executor.execute(attempt)
+        except StoreError:
+            raise
         except Exception as problem:  # noqa: BLE001 — the border of a task: whatever escapes is its failure
             return _escaped(attempt, problem)
 
@@ -110,6 +116,8 @@ class Performer:
                 return outcome
             if start.is_idempotent:
                 return await self._executor.execute(attempt)
+        except StoreError:
+            raise
         except Exception as problem:  # noqa: BLE001 — the border of a task
             return _escaped(attempt, problem)
         return Failed("The hub stopped during this attempt, and nobody knows how it ended.", in_doubt=True)
@@ -121,7 +129,11 @@ class Performer:
         if (timeout := self._timeouts.pop(attempt_id, None)) is not None:
             timeout.drop()
             self._timed_out.discard(attempt_id)
+        problem = None if work.cancelled() else work.exception()
         if self._is_closed:
+            return
+        if isinstance(problem, StoreError):
+            self._broke(problem)
             return
         if work.cancelled() or was_late:
             self._timers.drop(("grace", attempt_id))

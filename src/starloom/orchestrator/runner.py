@@ -14,8 +14,7 @@ ending. `_close` waits for or cancels everything that was started.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias, assert_never
 
@@ -24,16 +23,15 @@ from starloom.constellation.commands import Command as EditCommand
 from starloom.constellation.conditions import Callables
 from starloom.constellation.constellation import TaskConstellation
 from starloom.constellation.documents import normal_document, to_document
-from starloom.constellation.enums import ConstellationState
 from starloom.constellation.problems import EditError
 from starloom.constellation.statistics import statistics
-from starloom.errors import Bug, StarloomError
+from starloom.errors import Bug, StarloomError, StoreError
 from starloom.ids import DeviceId, RunId, TaskId
 from starloom.journal import events as e
 from starloom.journal.events import Event, Json, Recorded
 from starloom.journal.store import Journal
 from starloom.orchestrator import signals as s
-from starloom.orchestrator.endings import final_results, sealed, stop_reason
+from starloom.orchestrator.endings import RunResult as RunResult, final_results, sealed, stop_reason
 from starloom.orchestrator.performing import Performer, Reconcile
 from starloom.orchestrator.ports import DeviceDirectory, Failed, TaskExecutor
 from starloom.orchestrator.replanning import Replan, ReplanRequest
@@ -50,19 +48,6 @@ _NO_KEYS: Mapping[int, str] = {}
 _Asked: TypeAlias = "asyncio.Future[s.Reply | None]"
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """How a run ended. `result` holds the results of the completed tasks that nothing depends on."""
-
-    run_id: RunId
-    state: ConstellationState
-    stop_reason: str
-    constellation: TaskConstellation = field(repr=False)
-    statistics: dict[str, Json] = field(repr=False)
-    error: str | None = None
-    result: dict[str, Json] = field(default_factory=dict)
-
-
 class Runner:
     """One run of one constellation.
 
@@ -77,6 +62,8 @@ class Runner:
         reconcile: asked, after a restart, how an attempt that was live has ended; None or its None: nobody knows.
         stream: gets every committed event.
         callables: registered Python conditions.
+        let_go: called when the journal cannot be written, before live attempts are cancelled: what a device has begun
+            it can finish, and its result waits there.
     """
 
     def __init__(
@@ -92,6 +79,7 @@ class Runner:
         reconcile: Reconcile | None = None,
         stream: EventStream | None = None,
         callables: Callables | None = None,
+        let_go: Callable[[], None] | None = None,
     ) -> None:
         self.run_id = run_id
         self._devices = devices
@@ -100,6 +88,8 @@ class Runner:
         self._settings = settings or RunSettings()
         self._replan = replan
         self._stream = stream
+        self._let_go = let_go
+        self._broken: StoreError | None = None
         self._callables = callables
         self._state = RunState(run_id, callables)
         self._scheduler: Scheduler | None = None
@@ -112,7 +102,8 @@ class Runner:
         self._is_closing = False
         self._timers = Timers(clock)
         grace_s = self._settings.stop_grace_s
-        self._performer = Performer(executor, self._timers, clock, grace_s, self._attempt_over, reconcile)
+        report, broke = self._attempt_over, self._journal_broke
+        self._performer = Performer(executor, self._timers, clock, grace_s, report, broke, reconcile)
         self._others: set[asyncio.Task[None]] = set()
 
     @property
@@ -246,7 +237,12 @@ class Runner:
             while self._finish is None:
                 await self._wakeup.wait()
                 self._wakeup.clear()
+                if self._broken is not None:
+                    raise self._broken
                 await self._turn(scheduler)
+        except StoreError as error:
+            self._stand_still(error)
+            raise
         finally:
             await self._close()
         return self._result(self._finish.stop_reason, self._finish.error, self._finish.statistics)
@@ -255,12 +251,13 @@ class Runner:
         """Decide everything in the inbox, commit what follows together, then act."""
         signals = [signal for signal, _ in self._inbox]
         asked = [(signal, answer) for signal, answer in self._inbox if answer is not None]
-        self._inbox.clear()
         decision = scheduler.decide(*signals, at=self._clock.now())
         for note in decision.notes:
             _logger.info("Run %s: %s", self.run_id, note)
         if decision.events:
             await self._commit(decision.events, decision.keys)
+        for _ in signals:  # not before the commit: when that fails, those who asked are still there to be told
+            self._inbox.popleft()
         replies = iter([command for command in decision.commands if isinstance(command, s.Reply)])
         for command in decision.commands:
             self._carry_out(command)
@@ -302,6 +299,19 @@ class Runner:
 
     def _post(self, signal: s.Signal) -> None:
         self._inbox.append((signal, None))
+        self._wakeup.set()
+
+    def _stand_still(self, error: StoreError) -> None:
+        """The journal cannot be written: what was not committed is not done, and those who asked are told."""
+        if self._let_go is not None:
+            self._let_go()
+        for _, asked in self._inbox:
+            if asked is not None and not asked.done():
+                asked.set_exception(error)
+        self._inbox.clear()
+
+    def _journal_broke(self, error: StoreError) -> None:
+        self._broken = error
         self._wakeup.set()
 
     def _attempt_over(self, signal: s.Signal) -> None:

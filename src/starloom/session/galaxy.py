@@ -20,7 +20,7 @@ from starloom.background import Background
 from starloom.constellation.constellation import TaskConstellation
 from starloom.constellation.documents import build
 from starloom.constellation.recipe import parse_recipe
-from starloom.errors import DeviceError, ModelError, StarloomError, UsageError
+from starloom.errors import StarloomError, StoreError, UsageError
 from starloom.fleet.fleet import Fleet
 from starloom.ids import DeviceId, RunId
 from starloom.journal.events import (
@@ -33,7 +33,6 @@ from starloom.journal.events import (
     RunStarted,
 )
 from starloom.journal.store import Journal, RunRecord
-from starloom.llm.faults import FaultKind, ModelFault
 from starloom.orchestrator.runner import Runner
 from starloom.orchestrator.settings import RunSettings
 from starloom.orchestrator.stream import EventStream
@@ -42,6 +41,7 @@ from starloom.session.acknowledging import Acknowledgements
 from starloom.session.desk import ApprovalDesk
 from starloom.session.executor import Crew, FleetExecutor
 from starloom.session.forking import forked
+from starloom.session.halting import Halts, stop_reason_of, until_halted
 from starloom.session.profiles import FleetDirectory, device_profiles
 from starloom.session.recall import Recall, recall
 from starloom.session.replanning import RequestReplanner
@@ -72,6 +72,7 @@ class Galaxy:
         self._runners: dict[RunId, Runner] = {}
         self._executors: dict[RunId, FleetExecutor] = {}
         self._acknowledgements = Acknowledgements(crew.fleet)
+        self.halts = Halts()
 
     @property
     def journal(self) -> Journal:
@@ -275,7 +276,14 @@ class Galaxy:
             await asyncio.wait([task])
         return await self.ending(run_id)
 
+    async def over(self, run_id: RunId) -> StoreError | None:
+        """Return when the run is over in this hub, with the error when it stands still."""
+        if run_id in self._runs:
+            await asyncio.wait([self._runs[run_id]])
+        return self.halts.of(run_id)
+
     def _start(self, run_id: RunId, work: Callable[[], Awaitable[None]]) -> None:
+        self.halts.forget(run_id)
         task = self._tasks.create_task(self._guarded(run_id, work), name=run_id)
         self._runs[run_id] = task
         task.add_done_callback(lambda _: self._over(run_id))
@@ -288,14 +296,17 @@ class Galaxy:
 
     async def _begun(self, run_id: RunId) -> RunId:
         """Return once the run's first event is committed: from then on a stop of the hub cannot lose it."""
-        await anext(aiter(self.journal.follow(run_id)))
+        stream = aiter(self.journal.follow(run_id))
+        await anext(until_halted(stream, lambda: self.over(run_id)))
         return run_id
 
     async def _guarded(self, run_id: RunId, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
+        except StoreError as error:
+            self.halts.note(run_id, error)
         except StarloomError as error:
-            await self._end(run_id, _reason(error), error.message)
+            await self._end(run_id, stop_reason_of(error), error.message)
         except Exception as error:  # the run's border: a bug ends this run, not the hub
             log.exception("run %s ended by a bug", run_id)
             await self._end(run_id, "error", f"Starloom has a bug: {type(error).__name__}. The log has the details.")
@@ -382,13 +393,7 @@ class Galaxy:
             replan=replan,
             reconcile=executor.reattach,
             stream=stream,
+            let_go=executor.let_go,
         )
         self._runners[run_id], self._executors[run_id] = runner, executor
         return runner
-
-
-def _reason(error: StarloomError) -> str:
-    """Return the stop reason of a run that an error ended."""
-    if isinstance(error, ModelFault) and error.kind is FaultKind.OUT_OF_BUDGET:
-        return error.kind.value
-    return "failed" if isinstance(error, ModelError | DeviceError) else "error"
