@@ -9,6 +9,7 @@ from rich.console import Console
 from starloom.cli.console import RunView, plain
 from starloom.journal import events as e
 from starloom.journal.events import Recorded
+from starloom.llm.port import Progress
 
 EVIL = "\x1b[2J\u202e[red]x\x07\u200b"
 
@@ -44,6 +45,23 @@ def test_an_event_cannot_move_the_cursor_hide_or_colour_anything(event):
     )
     view.show(Recorded("r", 2, datetime.now(UTC), event))
     assert not set(out.getvalue()) & set("\x1b\u202e\x07\u200b")
+
+
+def test_the_waiting_line_says_how_far_the_models_are():
+    view = RunView(Console(file=io.StringIO(), force_terminal=False))
+    now: dict[str, Progress] = {"": Progress("big[red]")}
+    view.watch(lambda: now)
+    assert view.waiting() == "planning … (big\\[red] thinks)"
+    now[""] = Progress("big", 12, is_thinking=True)
+    assert view.waiting() == "planning … (big thinks, 12 tokens)"
+    now[""] = Progress("big", 40)
+    assert view.waiting() == "planning … (big writes, 40 tokens)"
+    view.show(Recorded("r", 1, datetime.now(UTC), e.EditApplied(1, [], "planner")))
+    assert view.waiting() == ""
+    view.show(Recorded("r", 2, datetime.now(UTC), e.TaskStarted("a", 1, "a:1", "hub")))
+    view.show(Recorded("r", 3, datetime.now(UTC), e.TaskStarted("b", 1, "b:1", "hub")))
+    now["b"] = Progress("small", 3)
+    assert view.waiting() == "running: a on hub, b on hub (small writes, 3 tokens)"
 
 
 def test_square_brackets_are_shown_as_they_are():

@@ -6,10 +6,11 @@ decides only how to print. Without a terminal the live line is left out; with `-
 
 import json
 import sys
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.markdown import Markdown
 from rich.markup import escape
@@ -18,6 +19,7 @@ from rich.table import Table
 
 from starloom.journal import events as e
 from starloom.journal.events import Recorded
+from starloom.llm.port import Progress
 from starloom.safety.provenance import visible
 from starloom.session.views import TaskLine, added_tasks, brief, recorded_row
 
@@ -47,19 +49,24 @@ class RunView:
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)
-        self._live = Live(console=self.console, refresh_per_second=8, transient=True)
+        self._spinner = Spinner("dots")
+        self._thinking: Callable[[], Mapping[str, Progress]] = dict
         self._tasks: dict[str, TaskLine] = {}
         self._running: dict[str, tuple[str, datetime]] = {}
         self._waiting_for = "planning"
+        self._live = Live(console=self.console, get_renderable=self._line, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> "RunView":
         if self.console.is_terminal:
             self._live.start()
-        self._refresh()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+
+    def watch(self, thinking: Callable[[], Mapping[str, Progress]]) -> None:
+        """Have the live line say how far the replies are that are being written, by task."""
+        self._thinking = thinking
 
     def say(self, text: str, style: str = "") -> None:
         """Print a line of our own between the events."""
@@ -94,7 +101,6 @@ class RunView:
                 self.console.print(f"[yellow]! device {plain(device_id)} is gone {plain(reason)}[/]")
             case _:
                 pass
-        self._refresh()
 
     def _show_run(self, recorded: Recorded) -> None:
         match recorded.event:
@@ -151,14 +157,30 @@ class RunView:
         task = self._tasks.get(task_id)
         return plain(task.name if task else task_id)
 
-    def _refresh(self) -> None:
+    def waiting(self) -> str:
+        """Return what the run waits for now, and how far its models are; empty when for nothing."""
+        thinking = self._thinking()
         if self._running:
-            names = ", ".join(f"{self._name(task)} on {plain(device)}" for task, (device, _) in self._running.items())
-            self._live.update(Spinner("dots", f"running: {names}"))
-        elif self._waiting_for:
-            self._live.update(Spinner("dots", self._waiting_for + " …"))
-        else:
-            self._live.update("")
+            return "running: " + ", ".join(
+                f"{self._name(task)} on {plain(device)}{_written(thinking.get(task))}"
+                for task, (device, _) in tuple(self._running.items())  # the live line is drawn by a thread
+            )
+        return f"{self._waiting_for} …{_written(thinking.get(''))}" if self._waiting_for else ""
+
+    def _line(self) -> RenderableType:
+        text = self.waiting()
+        if not text:
+            return ""
+        self._spinner.update(text=text)
+        return self._spinner
+
+
+def _written(progress: Progress | None) -> str:
+    if progress is None:
+        return ""
+    verb = "thinks" if progress.is_thinking or not progress.output_tokens else "writes"
+    counted = f", {progress.output_tokens} tokens" if progress.output_tokens else ""
+    return f" ({plain(progress.model)} {verb}{counted})"
 
 
 def exit_code(stop_reason: str) -> int:

@@ -198,7 +198,7 @@ def _show(lines: list[Line], total: Line) -> None:
     if any(line.parts[at] is None for line in lines for at in parts):
         console.print("?: a provider did not say.", style="dim")
     if total.estimated_calls:
-        console.print(f"~: with {total.estimated_calls} calls whose tokens are an estimate.", style="dim")
+        console.print(f"~: the tokens of {total.estimated_calls} of the calls are an estimate.", style="dim")
 
 
 def _titles(parts: Sequence[int]) -> list[str]:
