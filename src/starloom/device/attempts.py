@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from starloom.durable import make_folder
 from starloom.errors import Bug, StoreError
 from starloom.ids import AttemptId
 
@@ -156,7 +157,7 @@ def _opened(path: Path, keep: int) -> sqlite3.Connection:
     """Open the file for this process alone and settle what an earlier one left."""
     connection: sqlite3.Connection | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > _SCHEMA_VERSION:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from starloom.durable import flush_names, make_folder
 from starloom.errors import StoreError
 from starloom.journal.events import Json
 
@@ -162,7 +163,7 @@ def _write(path: Path, content: bytes) -> None:
         if path.exists() and hash_of(path.read_bytes()) == hash_of(content):
             os.utime(path)  # it is young again, so a sweep that runs now leaves it
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         descriptor, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
         temporary = Path(name)
         with os.fdopen(descriptor, "wb") as file:
@@ -170,22 +171,11 @@ def _write(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        sync_directory(path.parent)
+        flush_names(path.parent)
     except OSError as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
         raise StoreError(f"Could not write the artefact {str(path)!r}: {error.strerror}.", path=str(path)) from error
-
-
-def sync_directory(directory: Path) -> None:
-    """Flush a directory's entries, where the system can."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _sweep(directory: Path, keep: set[str], before: float) -> tuple[int, int]:

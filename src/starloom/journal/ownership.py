@@ -9,6 +9,7 @@ import os
 import sys
 from pathlib import Path
 
+from starloom.durable import make_folder
 from starloom.errors import StoreError
 
 if sys.platform == "win32":
@@ -42,7 +43,7 @@ def own(directory: Path) -> Ownership:
     """
     path = directory / LOCK_NAME
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_folder(directory)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise StoreError(

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from starloom.durable import flush_names
 from starloom.errors import StoreError, UsageError
 from starloom.ids import RunId
-from starloom.journal.artefacts import Artefacts, hash_of, hashes_in, sync_directory
+from starloom.journal.artefacts import Artefacts, hash_of, hashes_in
 from starloom.journal.codec import dumps, loads
 from starloom.journal.events import SCHEMA_VERSION, Json, decode
 from starloom.journal.rows import NumberedRow, Row
@@ -86,7 +87,7 @@ async def export_run(source: RowSource, run_id: RunId, target: Path, artefacts: 
                 after = rows[-1].seq
             file.finish()
         temporary.replace(target)
-        sync_directory(target.parent)
+        flush_names(target.parent)
     except OSError as error:
         raise StoreError(f"Could not write {str(target)!r}: {error.strerror}.", path=str(target)) from error
     finally:

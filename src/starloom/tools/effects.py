@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from starloom.durable import flush_file, flush_names, make_folder
 from starloom.tools.cells import SUFFIXES, Changes, NotAWorkbook, cells_of, changes_between
 
 OWN_FOLDER = ".starloom"
@@ -108,6 +109,7 @@ class Effects:
         if self.is_noting:
             self._note("folder", folder)
         folder.mkdir(exist_ok=True)
+        flush_names(folder.parent)
 
     def will_run(self, folder: Path, command: str) -> None:
         """Note that a program is about to be started in a folder."""
@@ -156,7 +158,7 @@ class Effects:
             file.flush()
             os.fsync(file.fileno())
         if is_new:
-            names_to_disk(folder)
+            flush_names(folder)
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
@@ -171,8 +173,8 @@ class Effects:
             os.link(path, kept)
         except OSError:
             shutil.copy2(path, kept)
-            to_disk(kept)
-        names_to_disk(folder)
+            flush_file(kept)
+        flush_names(folder)
         return kept.name
 
     def _keep_cells(self, target: Path, new: Path) -> str:
@@ -186,15 +188,12 @@ class Effects:
         folder = self._folder_of(_call.get())
         kept = folder / f"{len(list(folder.iterdir()))}{_CELLS}"
         kept.write_text(json.dumps(changes, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
-        to_disk(kept)
+        flush_file(kept)
         return kept.name
 
     def _folder_of(self, call_id: str) -> Path:
         name = hashlib.sha256(call_id.encode()).hexdigest()[:16]
-        if not self._folder.is_dir():
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            names_to_disk(self._folder.parent)
-            names_to_disk(self.root)
+        make_folder(self._folder, mode=0o700)
         existing = sorted(self._folder.glob(f"*-{name}"))
         if existing:
             return existing[-1]
@@ -203,7 +202,7 @@ class Effects:
             shutil.rmtree(oldest, ignore_errors=True)
         folder = self._folder / f"{time.time_ns():020d}-{name}"
         folder.mkdir(mode=0o700)
-        names_to_disk(self._folder)
+        flush_names(self._folder)
         return folder
 
     def _calls(self) -> list[Path]:
@@ -237,23 +236,6 @@ def stamp_of(path: Path) -> str:
         facts = path.lstat()
         return f"{facts.st_ino}:{facts.st_size}:{facts.st_mtime_ns}"
     return ""
-
-
-def to_disk(path: Path) -> None:
-    """Return when a file's content is on disk."""
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
-def names_to_disk(folder: Path) -> None:
-    """Return when the names in a folder are on disk, where the system can do that."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _lines(record: Path) -> list[Effect]:

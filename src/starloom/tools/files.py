@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from starloom.durable import flush_names
 from starloom.safety.policy import Risk
-from starloom.tools.effects import names_to_disk
 from starloom.tools.text import decode
 from starloom.tools.toolset import ToolFailure, Toolset, check_stopped, tool
 from starloom.tools.workspace import Workspace
@@ -115,8 +115,8 @@ class _FileTools:
         self.workspace.effects.make_folder(target.parent)
         self.workspace.effects.will_move(origin, target)
         origin.rename(target)
-        names_to_disk(target.parent)
-        names_to_disk(origin.parent)
+        flush_names(target.parent)
+        flush_names(origin.parent)
         return _written(self.workspace, self.workspace.relative(target))
 
     def delete(self, path: FilePath) -> Deleted:
@@ -125,7 +125,7 @@ class _FileTools:
         check_stopped()
         self.workspace.effects.will_delete(real)
         real.unlink()
-        names_to_disk(real.parent)
+        flush_names(real.parent)
         return Deleted(path=self.workspace.relative(real))
 
     def make_zip(

@@ -11,10 +11,11 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from starloom.durable import flush_file
 from starloom.safety.paths import PathRefused, confine
 from starloom.safety.policy import Risk
 from starloom.tools.cells import NotAWorkbook, put_cells_back
-from starloom.tools.effects import NOTED_TOOLSETS, Effect, Effects, kept_cells, mark_of, stamp_of, to_disk
+from starloom.tools.effects import NOTED_TOOLSETS, Effect, Effects, kept_cells, mark_of, stamp_of
 from starloom.tools.toolset import Toolset, check_stopped, tool
 
 _NAMED_CELLS = 10
@@ -170,7 +171,7 @@ def _restored(effect: Effect, folder: Path, target: Path) -> tuple[bool, str]:
     draft = folder / f"{effect.kept}.back"
     draft.unlink(missing_ok=True)
     shutil.copy2(folder / effect.kept, draft)  # the kept content stays, so that doing it again is possible
-    to_disk(draft)
+    flush_file(draft)
     draft.replace(target)
     return True, "put back"
 
@@ -193,7 +194,7 @@ def _cells_put_back(effect: Effect, folder: Path, target: Path) -> tuple[bool, s
     if not back.done:
         return False, f"none of its cells can be put back{left}" if left else "its cells are as they were already"
     shutil.copymode(target, draft)
-    to_disk(draft)
+    flush_file(draft)
     draft.replace(target)
     cells = "1 cell" if back.done == 1 else f"{back.done} cells"
     return True, f"it has changed since: {cells} put back{left}"

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from starloom.durable import flush_file, flush_names
 from starloom.safety.paths import PathRefused, confine
-from starloom.tools.effects import OWN_FOLDER, Effects, names_to_disk, to_disk
+from starloom.tools.effects import OWN_FOLDER, Effects
 from starloom.tools.toolset import ToolFailure, check_stopped
 
 PART_PREFIX = f"{OWN_FOLDER}-"  # a write in progress; left behind only when the process was killed during it
@@ -99,12 +100,12 @@ class Workspace:
         part = Path(name)
         try:
             yield part
-            to_disk(part)
+            flush_file(part)
             part.chmod(real.stat().st_mode & 0o777 if real.exists() else 0o666 & ~_umask())
             check_stopped()
             self.effects.will_replace(real, part)
             part.replace(real)
-            names_to_disk(real.parent)
+            flush_names(real.parent)
         except OSError as error:
             raise ToolFailure(f"Cannot write {path!r}: {error.strerror}. Nothing was changed.", path=path) from error
         finally:
