@@ -1,6 +1,6 @@
 """How well the embedded model plans: the request files with the real weights, judged strictly; prints a table.
 
-Run: python -m benchmarks.planner [FILE] [--verbose] [--trace]. Needs the weights (starloom model install).
+Run: python -m benchmarks.planner [FILE] [--show all]. Needs the weights (starloom model install).
 A plan counts when its tools, devices, arguments and derived edges are exactly those of one accepted plan, in any order
 of independent lines; a request that no tool can do counts when it is refused. Ends with exit code 1 when a file's
 score is below its floor, which is what was measured last.
@@ -11,7 +11,9 @@ import asyncio
 import sys
 import time
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
@@ -38,6 +40,15 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
     "reference": {"type": "object", "x-reference": True},
     "references": {"type": "array", "items": {"type": "object", "x-reference": True}},
 }
+
+
+class Show(StrEnum):
+    """Which plans are printed. Of held-out files none ever is: who has seen them tunes with them."""
+
+    NONE = "none"
+    WRONG = "wrong"
+    ALL = "all"
+    TRACE = "trace"  # and every reply of the model
 
 
 @dataclass(frozen=True)
@@ -135,8 +146,8 @@ def shape(steps: tuple[PlannedStep, ...]) -> tuple[str, ...]:
     return tuple(sorted(written.values()))
 
 
-async def judge(model: EmbeddedModel, cases: list[Case], *, verbose: bool, trace: bool) -> list[Judged]:
-    """Plan every case in turn; print the wrong plans, or all."""
+async def judge(model: EmbeddedModel, cases: list[Case], show: Show) -> list[Judged]:
+    """Plan every case in turn; print what is to be seen of each."""
     judged = []
     for case in cases:
         heard = Overheard(model)
@@ -147,58 +158,67 @@ async def judge(model: EmbeddedModel, cases: list[Case], *, verbose: bool, trace
         except ModelError as error:
             draft = PlanDraft((), model.name, warnings=(error.message,))
         judged.append(Judged(case, draft, is_right(case, draft), time.monotonic() - start, tuple(heard.replies)))
-        _show(judged[-1], verbose=verbose, trace=trace)
+        if show is Show.TRACE:
+            print("".join("      > " + reply.replace("\n", "\n        ") + "\n" for reply in heard.replies), end="")
+        if show in (Show.ALL, Show.TRACE) or (show is Show.WRONG and not judged[-1].is_right):
+            _print_case(judged[-1])
     return judged
 
 
-def _show(item: Judged, *, verbose: bool, trace: bool) -> None:
-    if trace:
-        for reply in item.replies:
-            print("      > " + reply.replace("\n", "\n        "), flush=True)
-    if item.is_right and not verbose:
-        return
-    used = item.draft.usage
+def _print_case(item: Judged) -> None:
+    used, verdict = item.draft.usage, "right" if item.is_right else "WRONG"
     print(
-        f"  {'right' if item.is_right else 'WRONG'} {item.seconds:5.1f} s, {used.requests} requests, "
-        f"{used.input_tokens - (used.cached_tokens or 0)} tokens read, {used.output_tokens} written  {item.case.ask[:200]}"
+        f"  {verdict} {item.seconds:5.1f} s, {used.requests} lines asked for, {_tokens_read(item)} tokens read, "
+        f"{used.output_tokens} written  {item.case.ask[:200]}",
+        flush=True,
     )
     if not item.is_right:
         for step in item.draft.steps:
             print(f"        {step.step_id} {step.device_id}.{step.tool} {step.arguments} after {step.depends_on}")
-        print(f"        {item.draft.refusal or ''}{' '.join(item.draft.warnings)}")
+        print(f"        {item.draft.refusal or ''}{' '.join(item.draft.warnings)}", flush=True)
+
+
+def _tokens_read(item: Judged) -> int:
+    return item.draft.usage.input_tokens - (item.draft.usage.cached_tokens or 0)
+
+
+def summary(judged: list[Judged]) -> str:
+    """Return a set's score, and what its plans took on average: of those after the first, which may read the prefix."""
+    later = judged[1:] or judged
+    wrong = [item for item in judged if not item.is_right]
+    warned = sum(bool(item.draft.warnings) for item in wrong)
+    return (
+        f"{len(judged) - len(wrong)}/{len(judged)} right, {warned} of the wrong ones with a warning; "
+        f"first {judged[0].seconds:.1f} s, then {fmean(item.seconds for item in later):.1f} s, "
+        f"{fmean(_tokens_read(item) for item in later):.0f} tokens read, "
+        f"{fmean(item.draft.usage.output_tokens for item in later):.0f} written"
+    )
 
 
 async def main() -> int:
-    """Print one line a set, the wrong plans in full, and the sums; return the exit code."""
+    """Print one line a set, what is to be seen of its plans, and the sums; return the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file", nargs="?", default="all", choices=[*FILES, "all"])
     parser.add_argument("--only", default="", help="a part of a set's name")
     parser.add_argument("--ask", default="", help="a part of the requests to plan")
-    parser.add_argument("--verbose", action="store_true", help="print the right plans' requests too")
-    parser.add_argument("--trace", action="store_true", help="print every reply of the model")
+    parser.add_argument(
+        "--show", default="wrong", choices=list(Show), help="the plans to print; of held-out files: none"
+    )
     options = parser.parse_args()
     model = open_embedded(parse_model("embedded"))
     is_below = False
     is_part = bool(options.only or options.ask)
     for file in FILES if options.file == "all" else [options.file]:
         right = total = 0
-        for name, cases in load_cases(file).items():
-            if options.only not in name:
-                continue
-            cases = [case for case in cases if options.ask in case.ask]
+        show = Show.NONE if "held-out" in file else Show(options.show)
+        for name, every in load_cases(file).items():
+            cases = [case for case in every if options.only in name and options.ask in case.ask]
             if not cases:
                 continue
-            judged = await judge(model, cases, verbose=options.verbose, trace=options.trace)
-            good = sum(item.is_right for item in judged)
-            flagged = sum(bool(item.draft.warnings) for item in judged if not item.is_right)
-            asked_twice = sum(item.draft.usage.requests > 1 for item in judged)
-            mean = sum(item.seconds for item in judged[1:]) / max(1, len(judged) - 1)
-            print(
-                f"{file}: {name}: {good}/{len(judged)} right, {flagged} of the wrong ones flagged, "
-                f"{asked_twice} asked twice; first {judged[0].seconds:.1f} s, then {mean:.1f} s on average"
-            )
-            right, total = right + good, total + len(judged)
-        print(f"{file}: {right}/{total}" + ("" if is_part else f" (floor {FLOORS[file]})"))
+            judged = await judge(model, cases, show)
+            print(f"{file}: {name}: {summary(judged)}", flush=True)
+            right, total = right + sum(item.is_right for item in judged), total + len(judged)
+        print(f"{file}: {right}/{total}" + ("" if is_part else f" (floor {FLOORS[file]})"), flush=True)
         is_below |= not is_part and right < FLOORS[file]
     await model.close()
     return int(is_below)
