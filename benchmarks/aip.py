@@ -10,16 +10,21 @@ the time until all are back after a restart. Simulated devices answer in a proce
 
 import argparse
 import asyncio
-import json
+import contextlib
+import itertools
 import os
 import resource
 import signal
 import socket
 import statistics
 import sys
+import tempfile
 import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -28,10 +33,11 @@ from starlette.websockets import WebSocket
 from websockets.asyncio.client import connect as dial
 from websockets.asyncio.server import serve
 
-from starloom.aip.messages import Command
+from starloom.aip.messages import ClientMessage, Command, Result, ServerMessage
 from starloom.aip.websocket import accepted, connect
 from starloom.blobs import Blob
 from starloom.clock import SystemClock
+from starloom.device.attempts import AttemptJournal
 from starloom.device.identity import DeviceIdentity
 from starloom.device.process import run_device
 from starloom.device.settings import DeviceSettings
@@ -42,6 +48,7 @@ from starloom.safety.policy import Risk
 from starloom.tools.router import ToolRouter
 from starloom.tools.toolset import Toolset, tool
 
+Call = Callable[[], Awaitable[Any]]
 SCREENSHOT = Blob("image/png", os.urandom(2 * 1024 * 1024))
 
 
@@ -51,10 +58,13 @@ def memory_mb(pid: int | str = "self") -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def cpu_s() -> float:
-    """Return the CPU seconds of this process."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+def cpu_s(pid: int | str = "self") -> float:
+    """Return the CPU seconds of a process."""
+    if pid == "self":
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return used.ru_utime + used.ru_stime
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def router() -> ToolRouter:
@@ -113,78 +123,118 @@ async def idle(fleet: Fleet, count: int) -> float:
     raise AssertionError("unreachable")
 
 
-def show(name: str, times: list[float], cpu: float) -> None:
-    """Print one line of figures."""
-    times = sorted(times)
-    p50, p99 = statistics.median(times) * 1e3, times[int(len(times) * 0.99)] * 1e3
-    rate = len(times) / sum(times)
-    print(f"{name:38} p50 {p50:7.3f} ms  p99 {p99:7.3f} ms  {rate:8.0f}/s  CPU {cpu / len(times) * 1e6:7.0f} us each")
+@dataclass(slots=True)
+class Spent:
+    """What calls took: the time of each, and the CPU of all."""
+
+    times: list[float] = field(default_factory=list)
+    cpu: float = 0.0
+
+    @property
+    def cpu_each(self) -> float:
+        """Return the CPU seconds of one call."""
+        return self.cpu / len(self.times)
+
+    def show(self, name: str, beside: "Spent | None" = None) -> None:
+        """Print one line of figures."""
+        times = sorted(self.times)
+        p50, p99 = statistics.median(times) * 1e3, times[int(len(times) * 0.99)] * 1e3
+        ratio = f"{self.cpu_each / beside.cpu_each:6.2f} x" if beside is not None else ""
+        rate = len(times) / sum(times)
+        print(
+            f"{name:44} p50 {p50:7.3f} ms  p99 {p99:7.3f} ms {rate:7.0f}/s  CPU {self.cpu_each * 1e6:6.0f} us {ratio}"
+        )
+
+
+async def in_turns(calls: int, ways: dict[str, Call], *, rounds: int = 20) -> dict[str, Spent]:
+    """Call each way again and again, in turns, so that a busy machine is as unfair to all."""
+    spent = {name: Spent() for name in ways}
+    for call in ways.values():
+        for _ in range(calls // 20):
+            await call()
+    for _ in range(rounds):
+        for name, call in ways.items():
+            began = cpu_s()
+            for _ in range(max(1, calls // rounds)):
+                start = time.perf_counter()
+                await call()
+                spent[name].times.append(time.perf_counter() - start)
+            spent[name].cpu += cpu_s() - began
+    return spent
+
+
+@contextlib.asynccontextmanager
+async def device(hub: Hub, name: str, settings: DeviceSettings | None = None, folder: Path | None = None):
+    """Have a device on a hub; with a folder it keeps a record of attempts there."""
+    attempts = await AttemptJournal.open(folder / "attempts.db") if folder is not None else None
+    identity = DeviceIdentity(name, "linux", "linux", {})
+    task = asyncio.create_task(
+        run_device(
+            lambda: connect(hub.url), router(), identity, clock=SystemClock(), settings=settings, attempts=attempts
+        )
+    )
+    async for _ in hub.fleet.changes():
+        if any(record.device_id == name and record.status == "idle" for record in hub.fleet.records()):
+            break
+    yield name
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    if attempts is not None:
+        await attempts.close()
 
 
 async def roundtrip(calls: int) -> None:
-    """Measure round trips beside a bare echo with the same bodies."""
-    command = [Command(tool_name="bench.echo", parameters={"text": "x" * 200})]
-    async with Hub() as hub:
-        identity = DeviceIdentity("dev1", "linux", "linux", {})
-        device = asyncio.create_task(run_device(lambda: connect(hub.url), router(), identity, clock=SystemClock()))
-        await idle(hub.fleet, 1)
-        await timed(calls // 10, lambda: hub.fleet.call("dev1", command, session_id="s"))
-        times, cpu = await timed(calls, lambda: hub.fleet.call("dev1", command, session_id="s"))
-        show("starloom: COMMAND and results", times, cpu)
-        starloom = cpu
-        device.cancel()
-        await asyncio.gather(device, return_exceptions=True)
+    """Measure round trips beside echoes that exchange the same bodies, two frames each."""
+    command = Command(tool_name="bench.echo", parameters={"text": "x" * 200})
+    asked, answered = bodies([command])
+    numbers = itertools.count()
+    async with contextlib.AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(Hub())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        plain = await stack.enter_async_context(device(hub, "plain"))
+        kept = await stack.enter_async_context(device(hub, "kept", folder=folder))
+
+        async def attempt() -> None:
+            call_id = f"run:task:{next(numbers)}"
+            await hub.fleet.call(kept, [command.model_copy(update={"call_id": call_id})], session_id="s", once=True)
+            hub.fleet.committed(kept, [call_id])
+
+        ways = {
+            "bare websockets echo": await stack.enter_async_context(echo(asked, answered)),
+            "  behind uvicorn and starlette": await stack.enter_async_context(asgi_echo(asked, answered)),
+            "  bare, parsed and written with our models": await stack.enter_async_context(
+                modelled_echo(asked, answered)
+            ),
+            "starloom: COMMAND and results": partial(hub.fleet.call, plain, [command], session_id="s"),
+        }
+        spent = await in_turns(calls, ways)
+        spent |= await in_turns(calls // 20, {"  with the record of attempts, synced to disk": attempt})
+        bare = spent["bare websockets echo"]
+        for name, figures in spent.items():
+            figures.show(name, bare)
+        print(f"{'':44} bodies: {len(asked)} and {len(answered)} bytes; CPU of both ends, beside the bare echo")
         await screenshots(hub)
-    asked, answered = bodies(command)
-    print(f"{'':38} bodies: {len(asked)} and {len(answered)} bytes")
-    for name, parse in (("bare websockets echo", False), ("  the same, JSON parsed and written", True)):
-        times, cpu = await echo(asked, answered, calls, parse=parse)
-        show(name, times, cpu)
-        print(f"{'':38} Starloom's CPU is {starloom / cpu:.1f} times this")
 
 
 async def screenshots(hub: Hub) -> None:
-    """Measure a 2 MB screenshot in binary frames beside base64 in the message, in turns."""
+    """Measure a 2 MB screenshot in binary frames beside base64 in the message."""
     command = [Command(tool_name="bench.screenshot", tool_type="data_collection")]
-    devices = {binary: DeviceIdentity(f"screen-{binary}", "linux", "linux", {}) for binary in (True, False)}
-    async with asyncio.TaskGroup() as group:
-        running = [
-            group.create_task(
-                run_device(
-                    lambda: connect(hub.url),
-                    router(),
-                    identity,
-                    clock=SystemClock(),
-                    settings=DeviceSettings(binary_images=binary),
-                )
-            )
-            for binary, identity in devices.items()
-        ]
-        await idle(hub.fleet, 2)
-        ways = (
-            ("2 MB screenshot: binary frames", True, True),
-            ("  the same, handed out as a data URL", True, False),
-            ("2 MB screenshot: base64", False, False),
-        )
-        spent: dict[str, tuple[list[float], float]] = {}
-        for _ in range(6):
-            for name, binary, blobs in ways:
-                call = partial(hub.fleet.call, devices[binary].device_id, command, session_id="s", blobs=blobs)
-                times, cpu = await timed(5, call)
-                earlier = spent.get(name, ([], 0.0))
-                spent[name] = (earlier[0] + times, earlier[1] + cpu)
-        for name, (times, cpu) in spent.items():
-            show(name, times, cpu)
-        base64_cpu = spent["2 MB screenshot: base64"][1]
-        print(f"{'':38} base64's CPU is {base64_cpu / spent['2 MB screenshot: binary frames'][1]:.1f} times binary's")
-        for task in running:
-            task.cancel()
+    async with (
+        device(hub, "binary") as binary,
+        device(hub, "base64", DeviceSettings(binary_images=False)) as base64,
+    ):
+        ways = {
+            "2 MB screenshot: base64": partial(hub.fleet.call, base64, command, session_id="s"),
+            "2 MB screenshot: binary frames": partial(hub.fleet.call, binary, command, session_id="s", blobs=True),
+            "  handed out as a data URL all the same": partial(hub.fleet.call, binary, command, session_id="s"),
+        }
+        spent = await in_turns(40, ways)
+        for name, figures in spent.items():
+            figures.show(name, spent["2 MB screenshot: base64"])
 
 
 def bodies(commands: list[Command]) -> tuple[str, str]:
     """Return texts as long as what the wire carries for these commands and their results."""
-    from starloom.aip.messages import ClientMessage, Result, ServerMessage
-
     uuid, stamp = "0" * 36, "2026-01-02T03:04:05.678901+00:00"
     commands = [command.model_copy(update={"call_id": uuid}) for command in commands]
     asked = ServerMessage(
@@ -198,39 +248,70 @@ def bodies(commands: list[Command]) -> tuple[str, str]:
     return asked.to_json(), answered.to_json()
 
 
-async def echo(asked: str, answered: str, calls: int, *, parse: bool) -> tuple[list[float], float]:
-    """Measure a bare client and server that exchange these bodies."""
+@contextlib.asynccontextmanager
+async def echo(asked: str, answered: str):
+    """Offer a bare client and server that exchange these bodies."""
+
+    async def answer(websocket) -> None:
+        async for _ in websocket:
+            await websocket.send(answered)
+
+    async with (
+        serve(answer, "127.0.0.1", 0, compression=None) as server,
+        dial(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", compression=None) as websocket,
+    ):
+
+        async def once() -> None:
+            await websocket.send(asked)
+            await websocket.recv()
+
+        yield once
+
+
+@contextlib.asynccontextmanager
+async def modelled_echo(asked: str, answered: str):
+    """Offer the same where both ends read and write the wire's models."""
+    question, result = ServerMessage.from_json(asked), ClientMessage.from_json(answered)
 
     async def answer(websocket) -> None:
         async for text in websocket:
-            if parse:
-                json.loads(text)
-                await websocket.send(json.dumps(json.loads(answered)))
-            else:
-                await websocket.send(answered)
+            ServerMessage.from_json(text)
+            await websocket.send(result.to_json())
 
-    async with serve(answer, "127.0.0.1", 0, compression=None) as server:
-        port = server.sockets[0].getsockname()[1]
-        async with dial(f"ws://127.0.0.1:{port}", compression=None) as websocket:
+    async with (
+        serve(answer, "127.0.0.1", 0, compression=None) as server,
+        dial(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", compression=None) as websocket,
+    ):
 
-            async def once() -> None:
-                await websocket.send(json.dumps(json.loads(asked)) if parse else asked)
-                text = await websocket.recv()
-                if parse:
-                    json.loads(text)
+        async def once() -> None:
+            await websocket.send(question.to_json())
+            ClientMessage.from_json(await websocket.recv())
 
-            await timed(calls // 10, once)
-            return await timed(calls, once)
+        yield once
 
 
-async def timed(calls: int, once) -> tuple[list[float], float]:
-    """Call again and again; return every time and the CPU of all."""
-    times, began = [], cpu_s()
-    for _ in range(calls):
-        start = time.perf_counter()
-        await once()
-        times.append(time.perf_counter() - start)
-    return times, cpu_s() - began
+@contextlib.asynccontextmanager
+async def asgi_echo(asked: str, answered: str):
+    """Offer the same with a server of uvicorn's and starlette's."""
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await websocket.accept()
+        async for _ in websocket.iter_text():
+            await websocket.send_text(answered)
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    app = Starlette(routes=[WebSocketRoute("/ws", endpoint)])
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws_per_message_deflate=False))
+    serving = asyncio.create_task(server._serve([listening]))
+    async with dial(f"ws://127.0.0.1:{listening.getsockname()[1]}/ws", compression=None) as websocket:
+
+        async def once() -> None:
+            await websocket.send(asked)
+            await websocket.recv()
+
+        yield once
+    server.should_exit = True
+    await serving
 
 
 async def simulate(url: str, count: int) -> None:
@@ -246,6 +327,15 @@ async def simulate(url: str, count: int) -> None:
                 await asyncio.sleep(0.02)
 
 
+async def arrival(hub: Hub, devices: int, pid: int) -> str:
+    """Wait until that many devices are idle, and tell the time and the CPU of both processes."""
+    ours, theirs = cpu_s(), cpu_s(pid)
+    seconds = await idle(hub.fleet, devices)
+    ours, theirs = cpu_s() - ours, cpu_s(pid) - theirs
+    each = f"{ours / devices * 1e6:.0f} and {theirs / devices * 1e6:.0f} us a device"
+    return f"{seconds:.1f} s; CPU: hub {ours:.1f} s, devices {theirs:.1f} s ({each})"
+
+
 async def fleet(devices: int, tasks: int) -> None:
     """Measure many devices on one hub."""
     settings = FleetSettings(max_unregistered=10_000, heartbeat_s=20)
@@ -255,9 +345,8 @@ async def fleet(devices: int, tasks: int) -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable, __file__, "--simulate", str(devices), "--url", hub.url
         )
-        cpu, seconds = cpu_s(), await idle(hub.fleet, devices)
-        each_kb = (memory_mb() - before) * 1024 / devices
-        print(f"{devices} devices are idle after {seconds:.1f} s ({cpu_s() - cpu:.1f} s CPU); {each_kb:.0f} KB each")
+        print(f"{devices} devices are idle after {await arrival(hub, devices, process.pid)}")
+        print(f"memory: {(memory_mb() - before) * 1024 / devices:.0f} KB each")
         cpu, began = cpu_s(), time.perf_counter()
         await asyncio.sleep(20)
         print(f"idle: {(cpu_s() - cpu) / (time.perf_counter() - began) * 100:.1f} % of one CPU")
@@ -274,8 +363,7 @@ async def fleet(devices: int, tasks: int) -> None:
         total = driven * tasks
         print(f"{driven} devices x {tasks} tasks: {seconds:.1f} s, {total / seconds:.0f}/s, {cpu_s() - cpu:.1f} s CPU")
     async with Hub(settings, port) as hub:
-        seconds = await idle(hub.fleet, devices)
-        print(f"after a restart of the hub all {devices} are back after {seconds:.1f} s")
+        print(f"after a restart of the hub all are back after {await arrival(hub, devices, process.pid)}")
         process.send_signal(signal.SIGKILL)
         await process.wait()
 
