@@ -105,7 +105,7 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
         self._offer = offer
         self._candidate = ledger
         self.heard_us_at: float | None = None
-        self._asked_at: deque[float] = deque()
+        self._asked_at: deque[tuple[float, int]] = deque()  # when, and how far we had sent
         self._heartbeat_s = heartbeat_s
         self._registration_timeout_s = registration_timeout_s
 
@@ -119,7 +119,7 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
         )
         self._put(message.to_json())
         self.state = ClientState.REGISTERING
-        self._asked_at.append(now)
+        self._asked_at.append((now, 0))
         self._deadlines["registration"] = now + self._registration_timeout_s
 
     def receive(self, frame: Frame, now: float) -> list[OwnEventT | ClientEvent]:
@@ -169,9 +169,11 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
         return [Accepted(theirs, resumed)]
 
     def _heard_us(self) -> None:
-        """Note that the server has answered our oldest question."""
+        """Note that the server has answered our oldest question; what we had sent before it must have arrived."""
         if self._asked_at:
-            self.heard_us_at = self._asked_at.popleft()
+            self.heard_us_at, sent = self._asked_at.popleft()
+            if self.ledger is not None and self.ledger.acknowledged < sent:
+                self.close(PROTOCOL_ERROR, "a frame is missing")
 
     def _take_up(self, theirs: Offer | None) -> bool:
         """Begin or go on with the numbered session, when that was agreed."""
@@ -195,7 +197,7 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
             return self._refused("the server did not answer the registration in time", POLICY)
         if name == "heartbeat":
             self._deadlines["heartbeat"] = now + self._heartbeat_s
-            self._asked_at.append(now)
+            self._asked_at.append((now, self.ledger.sent if self.ledger is not None else 0))
             self._send(self._heartbeat(periodic=True))
         elif name == "silence":
             self.close(POLICY, "no sign of life from the server in time")

@@ -97,3 +97,21 @@ class Ledger:
         """Tell whether everything after `their_received` is still here."""
         oldest = self._kept[0].number if self._kept else self.sent + 1
         return not self.overflowed and their_received <= self.sent and their_received >= oldest - 1
+
+
+class Vouched:
+    """How far we had sent at each of the last three heartbeats: by the next one, the oldest must have arrived.
+
+    A frame that a network loses while the connection lives is found out this way, when no other frame follows it.
+    """
+
+    def __init__(self) -> None:
+        self._sent: deque[int] = deque(maxlen=3)
+
+    def is_short(self, ledger: Ledger | None) -> bool:
+        """Tell at a heartbeat of theirs whether something is missing, and note how far we have sent by now."""
+        if ledger is None:
+            return False
+        short = len(self._sent) == 3 and ledger.acknowledged < self._sent[0]
+        self._sent.append(ledger.sent)
+        return short

@@ -83,7 +83,7 @@ class Link(Generic[EventT, MessageT]):
         """Send what the core wants sent; call it after every word to the core."""
         if self._group is None:
             return
-        if not self._writing:
+        if not self._writing and self._protocol.has_word:
             self._write_now(self._group)
         deadline = self._protocol.deadline()
         if deadline is not None and deadline < self._alarm_at:

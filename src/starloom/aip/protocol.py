@@ -82,6 +82,11 @@ class Endpoint(Generic[EventT, MessageT]):
         """Return when `expire` must be called next, in the clock's monotonic seconds; None: no need."""
         return min(self._deadlines.values(), default=None)
 
+    @property
+    def has_word(self) -> bool:
+        """Tell whether there are frames to send, or a goodbye."""
+        return bool(self._waiting) or self.closing is not None
+
     def take_frames(self) -> list[Frame]:
         """Return what must be sent now, in order, and forget it."""
         frames = list(self._waiting)

@@ -283,9 +283,10 @@ class Seat:
         """Bring status and current task in line with the commands that are out."""
         if not self._is_open:
             return
-        order = next((order for order, _ in self._answers.values()), None)
-        task = order.task_name or order.session_id if order is not None else None
-        status = DeviceStatus.BUSY if self._answers else DeviceStatus.IDLE
+        task, status = None, DeviceStatus.IDLE
+        for order, _ in self._answers.values():
+            task, status = order.task_name or order.session_id, DeviceStatus.BUSY
+            break
         if task != self._task or status is not self.status:
             self._task, self.status = task, status
             self._changed(self)
