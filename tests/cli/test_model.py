@@ -59,3 +59,38 @@ def test_ufos_file_is_printed_as_settings_that_the_program_reads(home):
     (home.folder / "home" / "config" / "settings.yaml").write_text(done.stdout)
     assert "no runs yet" in home.run("cost").stderr  # the settings were read
     assert home.run("model", "import", "agents.yaml", "--json").returncode == 0
+
+
+def test_use_sets_the_default_or_a_role_and_the_list_says_what_is_in_use(home):
+    file = home.folder / "home" / "config" / "settings.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("# mine\nmodels:\n  profiles:\n    work: {provider: endpoint, model: m, base_url: 'http://h/v1'}\n")
+    done = home.run("model", "use", "work")
+    assert done.returncode == 0, done.stderr
+    assert "models.default: (not set) → work" in done.stdout
+    done = home.run("model", "use", "deepseek:deepseek-chat", "--role", "shell", "--json", DEEPSEEK_API_KEY="k")
+    answer = json.loads(done.stdout)
+    assert (answer["setting"], answer["before"], answer["notes"]) == ("models.roles.shell", None, [])
+    assert file.read_text().startswith("# mine\n")
+    chosen = json.loads(home.run("model", "list", "--json").stdout)["chosen"]
+    assert [(item["name"], item["used_for"], item["verdict"]) for item in chosen] == [
+        ("work", ["default"], "not tested"),
+        ("deepseek:deepseek-chat", ["shell"], "not tested"),
+    ]
+    assert "work" in home.run("model", "list").stdout
+
+
+def test_use_refuses_what_is_no_model_and_says_what_else_is_missing(home):
+    assert "Do you mean openai" in home.run("model", "use", "opnai:gpt-5").stderr
+    assert "starloom model install" in home.run("model", "use", "embedded").stderr
+    assert "no role" in home.run("model", "use", "openai:gpt-5", "--role", "cook").stderr
+    assert "OPENAI_API_KEY" in home.run("model", "use", "openai:gpt-5").stdout
+    assert "unset it" in home.run("model", "use", "ollama:qwen3", STARLOOM_MODEL="ollama:other").stdout
+
+
+def test_a_tested_model_has_its_verdict_in_the_list(home):
+    with ScriptedServer([{"colour": "red"}]) as server:
+        home.run("model", "test", server.model_form)
+        home.run("model", "use", server.model_form)
+        (chosen,) = json.loads(home.run("model", "list", "--json").stdout)["chosen"]
+    assert "pictures ✔" in chosen["verdict"]

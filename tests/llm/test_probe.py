@@ -11,7 +11,7 @@ from starloom.clock import ManualClock, SystemClock
 from starloom.errors import StoreError
 from starloom.llm.faults import FaultKind, ModelFault
 from starloom.llm.openai_compatible import Connection
-from starloom.llm.probe import Finding, Verdict, Verdicts, probe, red_square
+from starloom.llm.probe import Finding, Verdict, Verdicts, outlook, probe, red_square
 from starloom.llm.scripted import Fault, Line, Said, ScriptedServer
 from starloom.llm.settings import ModelProfile, OutputMode
 
@@ -48,11 +48,28 @@ async def test_each_ability_is_found_and_told() -> None:
         "native": True,
         "tool": False,
         "picture": False,
+        "streams": True,
         "speed": True,
     }
+    assert [(what, works) for what, works, _ in outlook(verdict, is_priced=False)] == [
+        ("plan a request", True),
+        ("pursue goals with tools", True),
+        ("work on screens by picture", False),
+        ("show progress, stop at once", True),
+        ("keep a budget in dollars", False),
+    ]
     assert tuple(told) == verdict.findings
     applied = verdict.applied_to(ModelProfile(provider="endpoint", model="scripted"))
     assert (applied.output_mode, applied.sees_images) == (OutputMode.NATIVE, False)
+
+
+async def test_a_server_without_streams_is_found_and_its_replies_are_taken_whole() -> None:
+    def whole(body: dict[str, Any]) -> Line:
+        return Fault(200, "<html>", "text/html") if body.get("stream") else answer(body)
+
+    verdict = await probed(whole)
+    assert verdict.works("streams") is False
+    assert verdict.applied_to(ModelProfile(provider="endpoint", model="scripted")).stream is False
 
 
 async def test_what_the_user_set_stays() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from starloom.cli.model_choice import list_models, use_model
 from starloom.cli.options import json_option
 from starloom.errors import UsageError
 
@@ -19,36 +20,11 @@ if TYPE_CHECKING:
 
 @click.group()
 def model() -> None:
-    """Install and inspect the embedded planner model, test others, import UFO's settings."""
+    """Choose, test and install models, import UFO's settings."""
 
 
-@model.command("list")
-@json_option
-def list_models(as_json: bool) -> int:
-    """List the models that Starloom knows how to embed, and whether they are installed."""
-    from starloom.llm.weight_install import is_installed
-    from starloom.llm.weights import KNOWN_MODELS
-    from starloom.places import places
-
-    folder = places().cache / "models"
-    rows = [
-        {
-            "name": spec.name,
-            "installed": is_installed(spec, folder),
-            "size_bytes": spec.size_bytes,
-            "memory_bytes": spec.memory_bytes,
-            "description": spec.description,
-            "path": str(folder / spec.file_name),
-        }
-        for spec in KNOWN_MODELS
-    ]
-    if as_json:
-        click.echo(json.dumps({"models": rows}))
-        return 0
-    for row in rows:
-        state = "installed" if row["installed"] else "not installed"
-        click.echo(f"{row['name']}  {state}  {int(str(row['size_bytes'])) / 1e9:.1f} GB  {row['description']}")
-    return 0
+model.add_command(list_models)
+model.add_command(use_model)
 
 
 @model.command()
@@ -102,7 +78,9 @@ async def _try(profile: "ModelProfile", *, as_json: bool) -> int:
     from starloom.clock import SystemClock
     from starloom.llm.keys import find_key
     from starloom.llm.openai_compatible import Connection
-    from starloom.llm.probe import Finding, Verdicts, probe
+    from starloom.llm.port import Usage
+    from starloom.llm.prices import cost_of
+    from starloom.llm.probe import Finding, Verdicts, outlook, probe
     from starloom.places import places
 
     marks = {True: "✔", False: "✘", None: "–"}
@@ -120,8 +98,11 @@ async def _try(profile: "ModelProfile", *, as_json: bool) -> int:
     if as_json:
         click.echo(verdict.model_dump_json())
     usable = any(verdict.works(check) for check in ("words", "native", "tool"))
-    if not usable and not as_json:
-        click.echo("It gives no structured replies: it cannot plan or act for Starloom.")
+    if not as_json:
+        is_priced = cost_of(profile, connection.base_url, Usage(1, 1)) is not None
+        click.echo("\nWith this model Starloom can")
+        for what, works, why in outlook(verdict, is_priced=is_priced):
+            click.echo(f"  {marks[works]} {what:28} {why}")
     return 0 if usable else 5
 
 

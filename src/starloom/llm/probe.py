@@ -6,7 +6,7 @@ The verdict sets what `completion` would else find out by being refused.
     listed    the endpoint lists models, this one among them; its context size, where it says so
     words     a reply with nothing but JSON asked for in words            native   held to a JSON schema
     tool      as the arguments of a tool call                             picture  names the colour of a red square
-    speed     tokens a second over a longer reply
+    speed     tokens a second over a longer reply                         streams  a reply can be followed
 """
 
 import asyncio
@@ -29,10 +29,12 @@ from starloom.llm.completion import Asking
 from starloom.llm.faults import FaultKind, ModelFault
 from starloom.llm.fitting import Fitted, read_reply
 from starloom.llm.openai_compatible import ListedModel
-from starloom.llm.port import Image, Message
+from starloom.llm.port import Image, Message, Progress
 from starloom.llm.settings import ModelProfile, OutputMode
 
-DEADLINE_S = 60.0
+LISTING_S = 8.0
+DEADLINE_S = 50.0  # of the checks; with the listing it is under a minute
+ROOMY_TOKENS = 8_000
 
 
 class Finding(BaseModel):
@@ -68,9 +70,32 @@ class Verdict(BaseModel):
             changes |= {"output_mode": found[0]} if found else {}
         if profile.sees_images is None and self.works("picture") is not None:
             changes["sees_images"] = self.works("picture")
+        if profile.stream and self.works("streams") is False:
+            changes["stream"] = False
         if profile.context_tokens is None and self.context_tokens:
             changes["context_tokens"] = self.context_tokens
         return profile.model_copy(update=changes)
+
+
+def outlook(verdict: Verdict, *, is_priced: bool) -> list[tuple[str, bool | None, str]]:
+    """Return what will work with the model and what will not, each with a reason; None: it could not be told.
+
+    Args:
+        verdict: what the checks found.
+        is_priced: whether the model's price is known.
+    """
+    modes = [mode.value for mode in _BEST_FIRST if verdict.works(_CHECK_OF[mode])]
+    replies = f"structured replies: {', '.join(modes)}" if modes else "no structured reply came"
+    roomy = verdict.context_tokens is None or verdict.context_tokens >= ROOMY_TOKENS
+    room = "" if roomy else f", but a context of {verdict.context_tokens} tokens is small: expect older turns left out"
+    sees, streams = verdict.works("picture"), verdict.works("streams")
+    return [
+        ("plan a request", bool(modes), replies),
+        ("pursue goals with tools", bool(modes), replies + room),
+        ("work on screens by picture", bool(modes) and sees, "it sees pictures" if sees else "it sees no pictures"),
+        ("show progress, stop at once", streams, "it streams" if streams else "replies are taken whole"),
+        ("keep a budget in dollars", is_priced, "its price is known" if is_priced else "set its price in the settings"),
+    ]
 
 
 _BEST_FIRST = (OutputMode.NATIVE, OutputMode.TOOL, OutputMode.PROMPTED)
@@ -108,6 +133,7 @@ async def probe(connection: Probing, clock: Clock, told: Callable[[Finding], Non
         lambda: _mode(connection, "native", OutputMode.NATIVE),
         lambda: _mode(connection, "tool", OutputMode.TOOL),
         lambda: _picture(connection),
+        lambda: _streams(connection),
         lambda: _speed(connection, clock),
     )
     listing, context = await _listing(connection)
@@ -131,7 +157,10 @@ async def probe(connection: Probing, clock: Clock, told: Callable[[Finding], Non
 async def _listing(connection: Probing) -> tuple[Finding, int | None]:
     name = connection.profile.model
     try:
-        listed = await connection.listed()
+        async with asyncio.timeout(LISTING_S):
+            listed = await connection.listed()
+    except TimeoutError:
+        return Finding(check="listed", works=None, detail=f"no list within {LISTING_S:g} s"), None
     except ModelFault as fault:
         if fault.kind in (FaultKind.WRONG_KEY, FaultKind.UNREACHABLE, FaultKind.NOT_JSON):
             raise
@@ -173,6 +202,20 @@ def _colour_finding(check: str, answer: Answer) -> Finding:
     if outcome.value.colour != "red":
         return Finding(check=check, works=False, detail=f"it said {outcome.value.colour} instead of red")
     return Finding(check=check, works=True, detail=", ".join(outcome.repairs))
+
+
+async def _streams(connection: Probing) -> Finding:
+    turns = [Message("user", 'The square is red. Answer {"colour": "red"}.')]
+    heard: list[Progress] = []
+    try:
+        await connection.ask(
+            turns, _Colour, OutputMode.PROMPTED, max_tokens=2048, follow=heard.append, is_streamed=True
+        )
+    except ModelFault as fault:
+        works = False if fault.kind in (FaultKind.BAD_REQUEST, FaultKind.BROKEN_OFF) else None
+        return Finding(check="streams", works=works, detail=fault.message)
+    thinks = "it thinks aloud" if any(progress.is_thinking for progress in heard) else ""
+    return Finding(check="streams", works=True, detail=thinks)
 
 
 async def _speed(connection: Probing, clock: Clock) -> Finding:
