@@ -114,6 +114,15 @@ async def test_further_line_that_invents_something_is_left_out_and_said() -> Non
     assert draft.warnings == ("A step was left out: The command 'rm a.txt' in line 2 is not in the request.",)
 
 
+async def test_nothing_is_sent_to_the_same_place_twice() -> None:
+    mail = profile("mail.send", "Send an e-mail.", Risk.EXTERNAL, ("to",), to=TEXT, subject=TEXT)
+    hub = DeviceProfile("hub", "linux", (*TOOLS, mail))
+    replies = ['s1=hub.mail.send("a@example.org","Hello")\n', '.mail.send("a@example.org","Good morning")']
+    draft = await Lines(replies).plan("Good morning! Mail a@example.org, subject Hello", hub)
+    assert [step.arguments["subject"] for step in draft.steps] == ["Hello"]
+    assert draft.warnings == ("A step was left out: Line 2 sends to 'a@example.org' again, after line 1.",)
+
+
 async def test_wrong_line_is_asked_for_again_and_the_mistake_is_impossible() -> None:
     model = Lines(['s1=hub.files.read("made-up.txt")', '.files.read("todo.txt")'])
     draft = await model.plan("read todo.txt")

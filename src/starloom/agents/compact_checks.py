@@ -86,6 +86,7 @@ def complaints(
         for device in devices_left_out(steps, request, device_ids)
     ]
     found += _repeats(steps)
+    found += _sent_twice(steps)
     found += _missing(steps, request)
     return tuple(dict.fromkeys(found))
 
@@ -334,4 +335,18 @@ def _repeats(steps: Sequence[CompactStep]) -> list[Complaint]:
         if key in seen:
             found.append(Complaint(f"Line {step.line} repeats line {seen[key]}.", step.line, Remedy.LEAVE_OUT))
         seen.setdefault(key, step.line)
+    return found
+
+
+def _sent_twice(steps: Sequence[CompactStep]) -> list[Complaint]:
+    """What leaves the fleet goes to one place once: a small model likes to send again what it has sent."""
+    seen: dict[tuple[str, ...], int] = {}
+    found = []
+    for step in steps:
+        key = (step.device_id, step.tool.name, *step.places(made=True))
+        if step.tool.risk is Risk.EXTERNAL and len(key) > 2:
+            if key in seen:
+                text = f"Line {step.line} sends to {key[-1]!r} again, after line {seen[key]}."
+                found.append(Complaint(text, step.line, Remedy.INVENTED))
+            seen.setdefault(key, step.line)
     return found
