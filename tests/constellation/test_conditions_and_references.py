@@ -1,13 +1,21 @@
 """What flows along edges: conditions decide, references carry."""
 
+import cel
 import pytest
 
-from starloom.constellation.conditions import ConditionProblem, holds
+from starloom.constellation.conditions import (
+    FUNCTIONS,
+    ConditionProblem,
+    check_condition,
+    holds,
+    recorded_conditions,
+)
 from starloom.constellation.constellation import TaskConstellation
 from starloom.constellation.editor import ConstellationEditor
 from starloom.constellation.enums import CancelReason, ConstellationState, EdgeOutcome
 from starloom.constellation.fields import FieldProblem
 from starloom.constellation.line import TaskStarLine
+from starloom.constellation.problems import EditError
 from starloom.constellation.references import ReferenceProblem, references_in, resolve
 from starloom.constellation.star import TaskStar
 
@@ -116,3 +124,46 @@ def test_references_keep_their_type_alone_and_read_as_text_inside():
 
 def test_a_result_is_data_and_never_resolved_again():
     assert resolve("{{ tasks.a.result }}", lambda task, part: "{{ tasks.b.result }}") == "{{ tasks.b.result }}"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_listed_function_exists(name):
+    """What the library knows of a name it says when the name is called: undefined, or not with these arguments."""
+    forms = [f"{name}('1')", f"'abc'.{name}('a')", f"timestamp('2026-01-02T03:04:05Z').{name}()", f"{name}('1s')"]
+    said = []
+    for form in (*forms, f"{name}('2026-01-02T03:04:05Z')"):
+        try:
+            cel.compile(form).execute({})
+        except (ValueError, TypeError, RuntimeError) as problem:
+            said.append(str(problem))
+    assert len([text for text in said if f"Undefined variable or function: '{name}'" in text]) < len(forms) + 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ("result.tags.exist(tag, tag == 'a')", "calls 'exist', which does not exist. Did you mean 'exists'?"),
+        ("len(result) > 1", "calls 'len'"),
+        ("status.upper() == 'A'", "There are the functions size, contains"),
+        ("result.tags.map(tag, lower(tag)).size() > 0", "calls 'lower'"),
+    ],
+)
+def test_an_unknown_function_is_refused_with_the_edit(condition, words):
+    constellation = TaskConstellation()
+    editor = ConstellationEditor(constellation)
+    editor.batch([{"command": "add_task", "task": {"task_id": name}} for name in ("a", "b")])
+    line = {"from_task_id": "a", "to_task_id": "b", "dependency_type": "conditional", "condition": condition}
+    with pytest.raises(EditError) as refused:
+        editor.batch([{"command": "add_dependency", "dependency": line}])
+    assert words in refused.value.message
+    assert constellation.dependency_count == 0
+
+
+def test_what_an_older_version_recorded_is_taken_as_it_is_and_says_why_when_it_is_asked():
+    condition = "len(result) > 1"
+    with recorded_conditions():
+        check_condition(condition)
+    with pytest.raises(ConditionProblem, match="len"):
+        holds(condition, "completed", [1], None, {})
+    with pytest.raises(FieldProblem):
+        check_condition(condition)

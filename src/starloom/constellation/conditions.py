@@ -8,7 +8,10 @@ effects and no access to Python. Variables: `status` (`completed`, `failed`), `r
 Why CEL: docs/decisions/0010-conditions.md.
 """
 
-from collections.abc import Callable, Mapping
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -22,6 +25,16 @@ MAX_LENGTH = 2_000
 _CALL = "call:"
 _VARIABLES = frozenset({"status", "result", "error"})
 _MACROS = ("exists", "exists_one", "all", "map", "filter", "bind")
+_TIMES = ("FullYear", "Month", "DayOfYear", "DayOfMonth", "Date", "DayOfWeek")
+_CLOCKS = ("Hours", "Minutes", "Seconds", "Milliseconds")
+FUNCTIONS = (
+    *("size", "contains", "startsWith", "endsWith", "matches"),
+    *("string", "int", "uint", "double", "bytes", "type", "dyn", "timestamp", "duration"),
+    *(f"get{part}" for part in (*_TIMES, *_CLOCKS)),
+)
+"""What the language's implementation knows; a test asks each of them."""
+
+_accepts_all: ContextVar[bool] = ContextVar("starloom_recorded_conditions", default=False)
 
 
 class ConditionProblem(ConstellationError):
@@ -29,15 +42,35 @@ class ConditionProblem(ConstellationError):
 
 
 def check_condition(condition: str) -> None:
-    """Refuse what cannot be compiled; a callable's name is looked up only when it is asked.
+    """Refuse what cannot be compiled or decided; a callable's name is looked up only when it is asked.
 
     Raises:
-        FieldProblem: the text is not an expression.
+        FieldProblem: the text is not an expression, or names a variable or function that does not exist.
     """
     if len(condition) > MAX_LENGTH:
         raise FieldProblem(f"condition has {len(condition)} characters; the limit is {MAX_LENGTH}.")
-    if not condition.startswith(_CALL):
-        _compiled(condition)
+    if condition.startswith(_CALL):
+        return
+    called = {name for name in _parsed(condition).functions() if name.isidentifier()}  # operators have signs in theirs
+    unknown = sorted(called - set(FUNCTIONS))
+    if unknown and not _accepts_all.get():
+        near = difflib.get_close_matches(unknown[0], (*FUNCTIONS, "has", *_MACROS), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise FieldProblem(
+            f"condition {condition!r} calls {unknown[0]!r}, which does not exist.{hint} There are the functions "
+            f"{', '.join(FUNCTIONS)}; and on lists and maps {', '.join(_MACROS[:-1])}; and has."
+        )
+    _compiled(condition)
+
+
+@contextmanager
+def recorded_conditions() -> Iterator[None]:
+    """Take conditions as they are in records: an older Starloom found an unknown function only when it was asked."""
+    token = _accepts_all.set(True)
+    try:
+        yield
+    finally:
+        _accepts_all.reset(token)
 
 
 def holds(condition: str, status: str, result: Json, error: str | None, callables: Callables) -> bool:
@@ -68,13 +101,18 @@ def _call(name: str, status: str, result: Json, error: str | None, callables: Ca
 
 
 @lru_cache(maxsize=1024)
-def _compiled(condition: str) -> Json:
+def _parsed(condition: str) -> Json:
     import cel  # heavy: only a graph with conditions pays for it
 
     try:
-        program = cel.compile(condition)
+        return cel.compile(condition)
     except ValueError as problem:
         raise FieldProblem(f"condition {condition!r} is not a CEL expression: {_reason(problem)}") from problem
+
+
+@lru_cache(maxsize=1024)
+def _compiled(condition: str) -> Json:
+    program = _parsed(condition)
     unknown = sorted(set(program.variables()) - _VARIABLES)
     if unknown and not any(f".{macro}(" in condition for macro in _MACROS):  # a macro names variables of its own
         raise FieldProblem(f"condition {condition!r} names {unknown[0]!r}; it may use status, result and error.")

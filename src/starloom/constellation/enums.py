@@ -39,7 +39,6 @@ class CancelReason(StrEnum):
     USER = "user"
     UNREACHABLE = "unreachable"
     RUN_CANCELLED = "run_cancelled"
-    SUPERSEDED = "superseded"
 
 
 class DependencyType(StrEnum):

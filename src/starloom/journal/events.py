@@ -184,7 +184,7 @@ class TaskFailed:
 
 @dataclass(frozen=True, slots=True)
 class TaskCancelled:
-    """The task will never run, or was stopped. `reason`: user, unreachable, run_cancelled, superseded."""
+    """The task will never run, or was stopped. `reason`: user, unreachable, run_cancelled."""
 
     kind: ClassVar[str] = "task_cancelled"
     task_id: str

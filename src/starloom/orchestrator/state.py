@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from starloom.constellation.conditions import Callables
+from starloom.constellation.conditions import Callables, recorded_conditions
 from starloom.constellation.constellation import TaskConstellation
 from starloom.constellation.editor import ConstellationEditor
 from starloom.constellation.enums import CancelReason, TaskStatus
@@ -81,13 +81,14 @@ def _edited(state: RunState, event: e.EditApplied, _at: datetime | None) -> None
         state.unanswered.clear()
     if event.version <= state.constellation.version:
         return  # the live editor has made it already
-    match event.action:
-        case "undo":
-            state.editor.undo(event.by)
-        case "redo":
-            state.editor.redo(event.by)
-        case _:
-            state.editor.batch(event.commands, by=event.by, why=event.why)
+    with recorded_conditions():
+        match event.action:
+            case "undo":
+                state.editor.undo(event.by)
+            case "redo":
+                state.editor.redo(event.by)
+            case _:
+                state.editor.batch(event.commands, by=event.by, why=event.why)
     if is_opening:
         state.editor.clear_history()  # a run begins with its graph; there is nothing before it to go back to
     state.constellation.version = event.version
