@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from starloom.aip.drafts import Draft, written
 from starloom.aip.extension import Capability, Note, read_note
 from starloom.aip.files import Attachment
-from starloom.aip.ledger import Arrival, Ledger
+from starloom.aip.ledger import Arrival, Ledger, Vouched
 from starloom.aip.messages import ClientMessage, ServerMessage
 
 Frame = str | bytes
@@ -61,6 +61,7 @@ class Endpoint(Generic[EventT, MessageT]):
         self.extended = False  # both ends announced themselves, so notes may be written and are read
         self.closing: Closing | None = None
         self.ledger: Ledger | None = None
+        self._vouched = Vouched()
         self._waiting: deque[Frame] = deque()
         self._max_waiting = max_waiting
         self._deadlines: dict[str, float] = {}
@@ -170,6 +171,11 @@ class Endpoint(Generic[EventT, MessageT]):
             case Arrival.GAP:
                 self.close(PROTOCOL_ERROR, "a frame is missing")
                 return None
+
+    def _see_what_arrived(self) -> None:
+        """Close, at a heartbeat of theirs, when something that we sent long before it has not arrived."""
+        if self._vouched.is_short(self.ledger):
+            self.close(PROTOCOL_ERROR, "a frame is missing")
 
     def _owes_acknowledgement(self) -> bool:
         return self.ledger is not None and self.ledger.received - self.ledger.told >= ACKNOWLEDGE_EVERY

@@ -18,7 +18,7 @@ from starloom.aip.commands import CommandBook
 from starloom.aip.drafts import Draft, written
 from starloom.aip.extension import Capability, Note, Offer, read_offer
 from starloom.aip.files import Assembly
-from starloom.aip.ledger import Ledger, Vouched
+from starloom.aip.ledger import Ledger
 from starloom.aip.messages import (
     ClientMessage,
     ClientMessageType,
@@ -84,7 +84,6 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
         self.book = CommandBook()
         self.last_heard = now
         self._assembly = Assembly()
-        self._vouched = Vouched()
         self._silence_timeout_s = silence_timeout_s
         self._probe_timeout_s = probe_timeout_s
         self._deadlines["registration"] = now + registration_timeout_s
@@ -331,8 +330,7 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
         match message.type:
             case ClientMessageType.HEARTBEAT:
                 if not note.quiet:
-                    if self._vouched.is_short(self.ledger):
-                        self.close(PROTOCOL_ERROR, "a frame is missing")
+                    self._see_what_arrived()
                     self._send(self._heartbeat())
                 return []
             case ClientMessageType.COMMAND_RESULTS:
