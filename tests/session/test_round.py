@@ -14,6 +14,7 @@ from starloom.ids import CountingIds, RunId
 from starloom.llm.opening import open_model
 from starloom.llm.scripted import Fault, ScriptedServer
 from starloom.llm.settings import parse_model
+from starloom.patience import a_person_thinking
 from starloom.processing.context import Context
 from starloom.processing.dispatch import CommandResult, CommandStatus
 from starloom.processing.names import ContextNames
@@ -146,6 +147,32 @@ async def test_the_time_limit_ends_the_round_between_steps():
 
     outcome = await one_round(Walker(*[step] * 9), clock=clock, limits=Limits(time_s=10)).run()
     assert (outcome.stop_reason, outcome.duration_s) == (StopReason.TIME_LIMIT, 12)
+
+
+async def test_the_time_of_a_round_stands_still_while_a_person_is_asked():
+    clock = ManualClock()
+
+    async def asks(_context):
+        clock.advance(4)
+        with a_person_thinking(), a_person_thinking():
+            clock.advance(1000)
+
+    outcome = await one_round(Walker(asks, asks, "FINISH"), clock=clock, limits=Limits(time_s=10)).run()
+    assert outcome.stop_reason is not StopReason.TIME_LIMIT
+    outcome = await one_round(Walker(asks, asks, asks, asks, "FINISH"), clock=clock, limits=Limits(time_s=10)).run()
+    assert outcome.stop_reason is StopReason.TIME_LIMIT
+
+
+async def test_an_answer_that_comes_after_the_limit_does_not_end_the_round():
+    answered = asyncio.Event()
+
+    async def asks(_context):
+        with a_person_thinking():
+            asyncio.get_running_loop().call_later(0.2, answered.set)
+            await answered.wait()
+
+    outcome = await one_round(Walker(asks, "FINISH"), clock=SystemClock(), limits=Limits(time_s=0.1)).run()
+    assert outcome.stop_reason is not StopReason.TIME_LIMIT
 
 
 async def test_the_time_limit_ends_a_step_that_hangs():

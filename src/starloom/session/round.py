@@ -23,6 +23,7 @@ from starloom.clock import Clock
 from starloom.errors import StarloomError, StoreError
 from starloom.ids import Ids, RunId
 from starloom.llm.port import Model, Usage
+from starloom.patience import under
 from starloom.processing.context import Context
 from starloom.processing.dispatch import CommandDispatcher, Json
 from starloom.processing.names import ContextNames
@@ -34,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a round stops by itself; None: no limit. The time counts people's answers too."""
+    """When a round stops by itself; None: no limit. The time stands still while a person is asked."""
 
     max_steps: int | None = 30
     max_rounds: int | None = 20
@@ -99,9 +100,11 @@ class Round:
         self._open()
         stopped: tuple[StopReason, str] | None
         deadline = asyncio.timeout(self._limits.time_s)
+        thinking = _PeoplesTime(self._clock, deadline)
         try:
             async with deadline:
-                stopped = await self._loop(started)
+                with under(thinking):
+                    stopped = await self._loop(started, thinking)
         except TimeoutError as error:
             if deadline.expired():
                 stopped = (StopReason.TIME_LIMIT, f"The limit of {self._limits.time_s} seconds was reached.")
@@ -116,9 +119,9 @@ class Round:
             stopped = (StopReason.ERROR, f"{type(error).__name__}: {error}")
         return self._outcome(stopped, self._clock.monotonic() - started)
 
-    async def _loop(self, started: float) -> tuple[StopReason, str] | None:
+    async def _loop(self, started: float, thinking: "_PeoplesTime") -> tuple[StopReason, str] | None:
         while not self.agent.state.is_round_end():
-            limit = self._limit_reached(self._clock.monotonic() - started)
+            limit = self._limit_reached(self._clock.monotonic() - started - thinking.total_s)
             if limit is not None:
                 return limit
             await self.agent.handle(self._context)
@@ -168,6 +171,37 @@ class Round:
             usage=self._recorder.usage if self._recorder.steps else Usage(requests=0),
             duration_s=duration_s,
         )
+
+
+class _PeoplesTime:
+    """The time in which people were asked; the round's deadline stands still for as long."""
+
+    def __init__(self, clock: Clock, deadline: asyncio.Timeout) -> None:
+        self.total_s = 0.0
+        self._clock = clock
+        self._deadline = deadline
+        self._holds = 0
+        self._since = 0.0
+        self._left_s: float | None = None
+
+    def hold(self) -> None:
+        """Stop the time."""
+        self._holds += 1
+        if self._holds == 1:
+            self._since = self._clock.monotonic()
+            when = self._deadline.when()
+            if when is not None and not self._deadline.expired():
+                self._left_s = when - asyncio.get_running_loop().time()
+                self._deadline.reschedule(None)
+
+    def go_on(self) -> None:
+        """Let the time go on, with what was left of it."""
+        self._holds -= 1
+        if not self._holds:
+            self.total_s += self._clock.monotonic() - self._since
+            if self._left_s is not None:
+                self._deadline.reschedule(asyncio.get_running_loop().time() + self._left_s)
+                self._left_s = None
 
 
 async def run_goal(
