@@ -108,8 +108,6 @@ async def drive(
     desk = _Desk(galaxy, view)
     if isinstance(view, RunView):
         view.watch(lambda: galaxy.thinking.of(run_id))
-    if isinstance(view, RunView):
-        view.watch(lambda: galaxy.thinking.of(run_id))
     async with background() as asking:
         with _cancelling(galaxy, run_id, asking):
             while True:
