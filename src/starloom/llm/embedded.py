@@ -320,6 +320,15 @@ def _load_error(error: str, weights: Path) -> str:
     )
 
 
+def _refused(name: str, why: str) -> str:
+    if "context size" in why:
+        return (
+            f"The request and the connected devices' tools are too long for the embedded model {name!r} ({why}). "
+            "Say it shorter, put the long text into a file and name that, or choose a larger model."
+        )
+    return f"The embedded model {name!r} refused the request: {why}"
+
+
 def assemble(chunks: Sequence[dict[str, Any]], name: str, max_tokens: int) -> Generated:
     """Join a stream's chunks; the numbers come with the last ones.
 
@@ -331,7 +340,7 @@ def assemble(chunks: Sequence[dict[str, Any]], name: str, max_tokens: int) -> Ge
     usage = Usage(cost=0.0)  # known: our own electricity
     for chunk in chunks:
         if error := chunk.get("error"):
-            raise ModelError(f"The embedded model {name!r} refused the request: {error.get('message', error)}")
+            raise ModelError(_refused(name, str(error.get("message", error))))
         for choice in chunk.get("choices", ()):
             text.append(choice.get("delta", {}).get("content") or "")
             finish_reason = choice.get("finish_reason") or finish_reason
