@@ -73,6 +73,24 @@ async def test_an_edit_sent_again_is_made_once_and_answered_alike_over_a_restart
         assert len(await rows(hub, run_id, "edit_applied")) == 4
 
 
+async def test_a_run_is_begun_once_however_often_its_request_is_sent(served_hub, tmp_path):
+    body = {"recipe": HELD}
+    async with served_hub(tmp_path) as hub:
+        both = await asyncio.gather(*(hub.call("POST", "/api/runs", body, idempotency_key="one") for _ in range(3)))
+        assert both[0] == both[1] == both[2]
+        assert both[0][0] == 201
+        other = {"recipe": {**HELD, "name": "another"}}
+        assert (await hub.call("POST", "/api/runs", other, idempotency_key="one"))[0] == 422
+        assert (await hub.call("POST", "/api/runs", other, idempotency_key="two"))[0] == 201
+        wrong = {"recipe": {"name": "x", "tasks": [{"task_id": "a", "nonsense": 1}]}}
+        assert (await hub.call("POST", "/api/runs", wrong, idempotency_key="three"))[0] == 400
+        assert (await hub.call("POST", "/api/runs", body, idempotency_key="three"))[0] == 201, "nothing was begun by it"
+    async with served_hub(tmp_path) as hub:
+        assert await hub.call("POST", "/api/runs", body, idempotency_key="one") == both[0]
+        assert len(await hub.galaxy.journal.runs()) == 3
+        assert len(await rows(hub, both[0][1]["run_id"], "run_started")) == 1
+
+
 async def test_an_answer_sent_again_is_one_answer_and_another_is_refused(served_hub, tmp_path):
     async with served_hub(tmp_path) as hub:
         run_id, approval_id = await begun(hub)

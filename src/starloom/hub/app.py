@@ -21,10 +21,11 @@ from starloom.errors import DeviceError, PolicyError, StarloomError, StoreError,
 from starloom.fleet.errors import UnknownDevice
 from starloom.hub.certificates import certified
 from starloom.hub.devices import add_device_routes
-from starloom.hub.edits import add_edit_routes
+from starloom.hub.edits import Key, add_edit_routes, keyed_request
 from starloom.hub.guard import Guard
 from starloom.ids import DeviceId, RunId
 from starloom.orchestrator.requests import KeyReused
+from starloom.session.changing import Starts
 from starloom.session.galaxy import Galaxy
 from starloom.session.halting import until_halted
 from starloom.session.undoing import effects_of, undo_effects
@@ -167,13 +168,16 @@ def _add_run_routes(app: FastAPI, galaxy: Galaxy) -> None:
     async def runs(limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> dict[str, Any]:
         return {"runs": [run_row(record) for record in await galaxy.journal.runs(limit)]}
 
+    starts = Starts(galaxy)
+
     @app.post("/api/runs", status_code=201)
-    async def start(body: NewRun) -> dict[str, Any]:
-        if body.recipe is not None:
-            run_id = await galaxy.submit_recipe(body.recipe, body.parameters)
-        else:
-            run_id = await galaxy.submit_request(body.request or "", confirm_plan=body.confirm_plan)
-        return {"run_id": run_id}
+    async def start(body: NewRun, key: Key = None) -> dict[str, Any]:
+        async def begin(as_run: RunId | None) -> RunId:
+            if body.recipe is not None:
+                return await galaxy.submit_recipe(body.recipe, body.parameters, as_run)
+            return await galaxy.submit_request(body.request or "", confirm_plan=body.confirm_plan, as_run=as_run)
+
+        return {"run_id": await starts.start(keyed_request(key, "start", body.model_dump(mode="json")), begin)}
 
     @app.get("/api/runs/{run_id}/events")
     async def events(run_id: str, after: Annotated[int, Query(ge=0)] = 0, follow: bool = True) -> StreamingResponse:

@@ -52,18 +52,18 @@ def add_edit_routes(app: FastAPI, galaxy: Galaxy) -> None:
 
     @app.post("/api/runs/{run_id}/edits")
     async def edit(run_id: str, body: NewEdit, key: Key = None) -> dict[str, Any]:
-        request = _request(key, "edit", body.model_dump(mode="json"))
+        request = keyed_request(key, "edit", body.model_dump(mode="json"))
         run = RunId(run_id)
         version = await changing.edit(galaxy, run, body.commands, why=body.why, against=body.against, request=request)
         return {"run_id": run_id, "version": version}
 
     @app.post("/api/runs/{run_id}/undo")
     async def undo(run_id: str, key: Key = None) -> dict[str, Any]:
-        return {"run_id": run_id, "version": await changing.undo(galaxy, RunId(run_id), _request(key, "undo"))}
+        return {"run_id": run_id, "version": await changing.undo(galaxy, RunId(run_id), keyed_request(key, "undo"))}
 
     @app.post("/api/runs/{run_id}/redo")
     async def redo(run_id: str, key: Key = None) -> dict[str, Any]:
-        return {"run_id": run_id, "version": await changing.redo(galaxy, RunId(run_id), _request(key, "redo"))}
+        return {"run_id": run_id, "version": await changing.redo(galaxy, RunId(run_id), keyed_request(key, "redo"))}
 
     @app.post("/api/runs/{run_id}/cancel")
     async def cancel(run_id: str) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def add_edit_routes(app: FastAPI, galaxy: Galaxy) -> None:
         return {"question_id": question_id}
 
 
-def _request(key: str | None, action: str, body: Any = None) -> Request | None:  # noqa: ANN401 - a JSON value
+def keyed_request(key: str | None, action: str, body: Any = None) -> Request | None:  # noqa: ANN401 - a JSON value
     """Return a request with its key and the digest of all it asks; None without a key."""
     if key is None:
         return None

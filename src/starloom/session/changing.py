@@ -5,9 +5,12 @@ again, under the same key: it gets the same reply, and nothing happens twice, wh
 meanwhile or not.
 """
 
+import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
+from weakref import WeakValueDictionary
 
 from starloom.constellation.problems import EditError
 from starloom.errors import UsageError
@@ -16,6 +19,40 @@ from starloom.journal.events import ApprovalAnswered, EditApplied, Event, Questi
 from starloom.orchestrator.requests import KeyReused, Request, earlier_answer
 from starloom.orchestrator.runner import Runner
 from starloom.session.galaxy import Galaxy
+
+_LOOKED_AT = 10_000  # runs, the newest: a key is good for as long
+
+
+class Starts:
+    """Starts runs; a request with a key begins one run, however often it is sent.
+
+    The run's id is made from the key and from what was asked, so the journal's list of runs is all that must be known.
+    """
+
+    def __init__(self, galaxy: Galaxy) -> None:
+        self._galaxy = galaxy
+        self._locks: WeakValueDictionary[RunId, asyncio.Lock] = WeakValueDictionary()
+
+    async def start(self, request: Request | None, begin: Callable[[RunId | None], Awaitable[RunId]]) -> RunId:
+        """Begin a run by `begin`, or return the one that this request began; it is taken up if it has to be.
+
+        Raises:
+            KeyReused: the request's key began another run; nothing was begun.
+            UsageError: what `begin` says.
+        """
+        if request is None:
+            return await begin(None)
+        of_key = f"run_{hashlib.sha256(request.key.encode()).hexdigest()[:20]}"
+        run_id = RunId(f"{of_key}{request.digest[:12]}")
+        async with self._locks.setdefault(run_id, asyncio.Lock()):
+            earlier = [record.run_id for record in await self._galaxy.journal.runs(_LOOKED_AT)]
+            if run_id not in earlier:
+                if any(name.startswith(of_key) for name in earlier):
+                    raise KeyReused(f"The key {request.key!r} began another run; take a new one.", key=request.key)
+                return await begin(run_id)
+        with suppress(UsageError):  # it has ended
+            await self._galaxy.resume(run_id)
+        return run_id
 
 
 async def edit(

@@ -23,15 +23,7 @@ from starloom.constellation.recipe import parse_recipe
 from starloom.errors import StarloomError, StoreError, UsageError
 from starloom.fleet.fleet import Fleet
 from starloom.ids import DeviceId, RunId
-from starloom.journal.events import (
-    EditApplied,
-    Json,
-    PlanProposed,
-    Recorded,
-    RunCancelled,
-    RunEnded,
-    RunStarted,
-)
+from starloom.journal.events import EditApplied, Json, PlanProposed, Recorded, RunCancelled, RunEnded, RunStarted
 from starloom.journal.store import Journal, RunRecord
 from starloom.orchestrator.runner import Runner
 from starloom.orchestrator.settings import RunSettings
@@ -103,25 +95,28 @@ class Galaxy:
         """Return the ids of the devices that can take work now."""
         return [record.device_id for record in self.fleet.records() if record.status.takes_work]
 
-    async def submit_request(self, request: str, *, confirm_plan: bool = False) -> RunId:
+    async def submit_request(self, request: str, *, confirm_plan: bool = False, as_run: RunId | None = None) -> RunId:
         """Start planning and running a request; returns as soon as it is journalled.
 
         Args:
             request: what the user wants, in words.
             confirm_plan: ask at the desk before anything of the plan runs.
+            as_run: the run's id; None: a new one.
 
         Raises:
             UsageError: the request is empty.
         """
         if not request.strip():
             raise UsageError("The request is empty. Say in one sentence what should be done.")
-        run_id = RunId(self._crew.ids.new("run"))
+        run_id = as_run or RunId(self._crew.ids.new("run"))
         parameters = {"confirm_plan": True} if confirm_plan else {}
         await self.journal.append(run_id, [RunStarted(request, parameters=parameters)])
         self._start(run_id, lambda: self._plan_and_run(run_id, request, confirm_plan=confirm_plan))
         return run_id
 
-    async def submit_recipe(self, document: Mapping[str, Any], values: Mapping[str, Any]) -> RunId:
+    async def submit_recipe(
+        self, document: Mapping[str, Any], values: Mapping[str, Any], as_run: RunId | None = None
+    ) -> RunId:
         """Start a recipe, or any constellation document, with these parameters; no model is asked.
 
         Raises:
@@ -130,7 +125,7 @@ class Galaxy:
         recipe = parse_recipe(dict(document))
         bound = recipe.bind(dict(values))
         graph = recipe.instantiate(bound)
-        run_id = RunId(self._crew.ids.new("run"))
+        run_id = as_run or RunId(self._crew.ids.new("run"))
         started = RunStarted(recipe.name or "recipe", source="recipe", parameters=bound)
         facts = Facts(trusted_text=words_of_graph(graph))
         self._start(run_id, lambda: self._run(run_id, graph, facts, started=started))
