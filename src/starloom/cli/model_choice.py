@@ -183,6 +183,7 @@ def _show(choices: list[Choice]) -> None:
         click.echo("No model is chosen. Choose one with: starloom model use NAME")
         return
     table = Table("name", "provider", "model", "used for", "tested", box=None)
+    table.columns[0].overflow = "fold"
     for choice in choices:
         profile = choice.profile
         table.add_row(choice.name, profile.provider, profile.model, ", ".join(choice.used_for) or "–", choice.verdict)

@@ -53,7 +53,10 @@ NARRATION = {
 }
 _MAX_CHANGES = 12
 _WRAPPERS = frozenset(
-    ("arguments", "parameters", "input", "args", "response", "result", "output", "final_result", "properties")
+    (
+        *("arguments", "parameters", "input", "args", "response", "result", "output", "final_result", "properties"),
+        *("tool_calls", "tool_call", "message", "content"),
+    )
 )
 
 
@@ -63,6 +66,9 @@ class Fitted(Generic[T]):
 
     value: T
     repairs: tuple[str, ...]
+
+
+_LABELS = frozenset(("name", "id", "type", "function", "tool_name", "role", "index"))
 
 
 def read_reply(text: str, schema: type[T], finish: Finish = "unknown") -> Fitted[T] | Unreadable:
@@ -105,7 +111,7 @@ def fit(value: Json, schema: type[T]) -> Fitted[T] | Unreadable:
 def _unwrapped(value: Json, schema: type[BaseModel], repairs: list[str]) -> Json:
     """Take a tool call's envelope off: `{"name": "final_result", "arguments": {…}}`, `{"response": {…}}`."""
     fields = _known_keys(schema)
-    for _ in range(3):
+    for _ in range(6):
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
             repairs.append("single_item_list")
@@ -113,14 +119,14 @@ def _unwrapped(value: Json, schema: type[BaseModel], repairs: list[str]) -> Json
         if not isinstance(value, dict) or set(value) & fields:
             break
         inner_keys = [key for key in value if key in _WRAPPERS]
-        others = set(value) - set(inner_keys) - {"name", "id", "type", "function"}
+        others = set(value) - set(inner_keys) - _LABELS
         if isinstance(value.get("function"), dict) and not others:
             value = value["function"]
         elif len(inner_keys) == 1 and not others:
             value = _decoded(value[inner_keys[0]])
         else:
             break
-        repairs.append("envelope")
+        repairs += ["envelope"] * ("envelope" not in repairs)
     return value
 
 

@@ -51,14 +51,16 @@ class NotJsonError(ValueError):
 
     def __init__(self, reason: str, position: int, *, is_truncated: bool = False) -> None:
         super().__init__(f"{reason} at character {position}")
+        self.position = position
         self.is_truncated = is_truncated
 
 
 @dataclass(slots=True)
 class Parse:
-    """A value, where it ended in the text, and the slips that were forgiven, in order, each once."""
+    """A value, where it stands in the text, and the slips that were forgiven, in order, each once."""
 
     value: Json
+    start: int
     end: int
     repairs: tuple[str, ...]
 
@@ -71,7 +73,7 @@ def parse_value(text: str, start: int = 0) -> Parse:
     """
     parser = _Parser(text, start)
     value = parser.value(0)
-    return Parse(value, parser.at, tuple(parser.repairs))
+    return Parse(value, start, parser.at, tuple(parser.repairs))
 
 
 @dataclass(slots=True)
@@ -245,7 +247,7 @@ class _Parser:
     def unexpected(self, wanted: str) -> NotJsonError:
         if self.at >= len(self.text):
             return NotJsonError(f"it ends where {wanted} should stand", self.at, is_truncated=True)
-        rest = self.text[self.at :]
+        rest = self.text[self.at : self.at + 12]
         is_cut_word = any(word.startswith(rest) for word in _LITERALS)
         return NotJsonError(f"{self.text[self.at]!r} stands instead of {wanted}", self.at, is_truncated=is_cut_word)
 

@@ -89,10 +89,11 @@ def outlook(verdict: Verdict, *, is_priced: bool) -> list[tuple[str, bool | None
     roomy = verdict.context_tokens is None or verdict.context_tokens >= ROOMY_TOKENS
     room = "" if roomy else f", but a context of {verdict.context_tokens} tokens is small: expect older turns left out"
     sees, streams = verdict.works("picture"), verdict.works("streams")
+    sight = {True: "it sees pictures", False: "it sees no pictures", None: "it could not be told"}[sees]
     return [
         ("plan a request", bool(modes), replies),
         ("pursue goals with tools", bool(modes), replies + room),
-        ("work on screens by picture", bool(modes) and sees, "it sees pictures" if sees else "it sees no pictures"),
+        ("work on screens by picture", bool(modes) and sees, sight),
         ("show progress, stop at once", streams, "it streams" if streams else "replies are taken whole"),
         ("keep a budget in dollars", is_priced, "its price is known" if is_priced else "set its price in the settings"),
     ]

@@ -3,11 +3,12 @@
 Called by `llm.fitting`, which holds the value against a schema. Pure; total: any text ends in `Parsed` or `Unreadable`.
 The repairs, in order; each is tried only when it is needed, and none on a reply that was cut off:
 
-    1 byte_order_mark   marks and zero bytes before the text       6 prose_around     words before and after the value
-    2 thinking          <think> … </think> and its cousins         7 (lenient_json)   commas, quotes, literals, …
-    3 special_tokens    <|im_end|>, </s> …                         8 double_encoding  the value as a JSON string
-    4 tool_call_text    <tool_call>{…}</tool_call> …               9 several_values   kept apart; the schema may tell
-    5 fence             ```json … ```, anywhere                      repeated_value   the same value again
+    1 byte_order_mark   marks and zero bytes before the text       6 fence            ```json … ```, anywhere
+    2 thinking          <think> … </think> and its cousins         7 prose_around     words before and after the value
+    3 call_elements     <invoke name=…><parameter name=…> …        8 (lenient_json)   commas, quotes, literals, …
+    4 special_tokens    <|im_end|>, </s> …                         9 double_encoding  the value as a JSON string
+    5 tool_call_text    <tool_call>{…}</tool_call> …              10 several_values   kept apart; the schema may tell
+                                                                     repeated_value   the same value again
 
 Source: issue of replies that always end in something usable; ours: 2 only with an end tag, or when the provider says
 that the model stopped by itself, for else a draft inside the thinking could be taken for the answer.
@@ -18,42 +19,30 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from starloom.llm.lenient_json import NotJsonError, Parse, parse_value
+from starloom.llm.call_markup import THINKING_START, BadCallError, called, elements, has_elements, without_thinking
+from starloom.llm.lenient_json import MAX_DEPTH, NotJsonError, Parse, parse_value
 
 Json: TypeAlias = Any
 Finish: TypeAlias = Literal["stop", "length", "unknown"]
 
-MAX_CHARACTERS = 2_000_000
+MAX_CHARACTERS = 400_000
 
-_THINKING_TAGS = (
-    "think|thinking|thought|thoughts|reasoning|reason|reflection|analysis|scratchpad|antThinking|seed:think"
-)
-_THINKING = re.compile(
-    rf"<({_THINKING_TAGS})>.*?</\1>|\[THINK\].*?\[/THINK\]|<\|begin_of_thought\|>.*?<\|end_of_thought\|>"
-    r"|<\|channel\|>(?:analysis|commentary)<\|message\|>.*?(?:<\|end\|>|(?=<\|channel\|>final|<\|start\|>))"
-    r"|◁think▷.*?◁/think▷",
-    re.DOTALL | re.IGNORECASE,
-)
-_THINKING_END = re.compile(
-    rf"^.*(?:</(?:{_THINKING_TAGS})>|\[/THINK\]|<\|end_of_thought\|>|◁/think▷)", re.DOTALL | re.IGNORECASE
-)
-_THINKING_START = re.compile(
-    rf"<(?:{_THINKING_TAGS})>|\[THINK\]|<\|begin_of_thought\|>|<\|channel\|>(?:analysis|commentary)|◁think▷",
-    re.IGNORECASE,
-)
+MAX_VALUES = 50
+_MAX_STARTS = 5_000
+_MAX_TRIED = 200_000  # characters read in vain, while looking for values in the words
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HALF_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _SPECIAL = re.compile(
     r"<\|[a-z0-9_▁]{1,40}\|>(?:final\b)?|<｜[^｜\n]{1,40}｜>|</?s>|<(?:end_of_turn|start_of_turn|eos|bos|pad)>"
     r"|\[/?INST\]|<(?:final|answer|response|output|json|result)>|</(?:final|answer|response|output|json|result)>",
     re.IGNORECASE,
 )
-_TOOL_CALL = re.compile(
-    r"<(tool_call|function_call|toolcall)>(?P<a>.*?)</\1>|\[TOOL_CALLS\]\s*(?P<b>.*)|<function=[\w.-]+>(?P<c>.*?)</function>",
-    re.DOTALL,
-)
 _FENCE = re.compile(r"(```|~~~)[^\n`]*?(?:\r?\n|(?=\s*[\[{]))(.*?)\1", re.DOTALL)
-_LANGUAGE = re.compile(r"^\s*(?:json5?|jsonc|python|javascript|js|text)\s*(?=[\[{])", re.IGNORECASE)
+_LANGUAGES = {"json", "json5", "jsonc", "python", "javascript", "js", "text"}
 _VALUE_START = re.compile(r"[{｛]|[\[［](?=\s*[\[{\"“'］\]｛［])")
-_REAL_OBJECT = re.compile(r"[{｛]\s*(?:[\"'“”„‘`＂}｝]|[A-Za-z_][\w-]*\s*[:：]|//|/\*|#)|[\[［]")
+_CLOSING = re.compile("[}｝]")
+_REAL_OBJECT = re.compile(r"[{｛]\s*(?:[\"'“”„‘`＂}｝]|[A-Za-z_][\w-]*\s*[:：]|//|/\*|[#,:;])|[\[［]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,26 +65,39 @@ def parse_reply(text: str, finish: Finish = "unknown") -> Parsed | Unreadable:
     """Return what the reply holds. A reply that was cut off is never repaired, only read when it is whole as it is."""
     if len(text) > MAX_CHARACTERS:
         return Unreadable("the reply is far too long")
+    if _SURROGATE.search(text):  # half a character cannot be stored
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     exact = _exact(text)
     if exact is not None:
         return exact
     if finish == "length":
         return Unreadable("the reply was cut off before its end", is_truncated=True)
-    direct = _direct(text)
-    if direct is not None:
-        return direct
+    return _direct(text) or _repaired(text, finish)
+
+
+def _repaired(text: str, finish: Finish) -> Parsed | Unreadable:
+    """Read a reply that has something around its value."""
     repairs: list[str] = []
-    for name, step in (("byte_order_mark", _without_marks), ("thinking", _without_thinking)):
+    for name, step in (("byte_order_mark", _without_marks), ("thinking", without_thinking)):
         text = _noted(name, step(text), text, repairs)
-    if _THINKING_START.search(text):
+    if THINKING_START.search(text):
         if finish != "stop":
             return Unreadable("the thinking has no end, so an answer cannot be told from a draft", is_truncated=True)
-        text = _noted("thinking", _THINKING_START.sub("", text), text, repairs)
+        text = _noted("thinking", THINKING_START.sub("", text), text, repairs)
+    if has_elements(text):
+        return _from_elements(text, repairs)
     text = _noted("special_tokens", _SPECIAL.sub(" ", text), text, repairs)
-    calls = _called(text)
+    calls = called(text)
     if calls is not None:
         text = _noted("tool_call_text", calls, text, repairs)
     return _search(text, repairs)
+
+
+def _from_elements(text: str, repairs: list[str]) -> Parsed | Unreadable:
+    try:
+        return Parsed((elements(text),), (*repairs, "call_elements"))
+    except BadCallError as error:
+        return Unreadable(str(error), error.is_truncated)
 
 
 def _noted(name: str, after: str, before: str, repairs: list[str]) -> str:
@@ -110,9 +112,26 @@ def _exact(text: str) -> Parsed | None:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
-    if isinstance(value, dict | list):
-        return Parsed((value,))
-    return None
+    if not isinstance(value, dict | list) or _is_deep(value):
+        return None
+    if _HALF_ESCAPE.search(text) and _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
+        return None
+    return Parsed((value,))
+
+
+def _is_deep(value: Json) -> bool:
+    """Return whether values are nested deeper than the lenient parser allows."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            inner
+            for item in level
+            for inner in (item.values() if isinstance(item, dict) else item)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _direct(text: str) -> Parsed | None:
@@ -142,24 +161,6 @@ def _without_marks(text: str) -> str:
     return text.replace("\ufeff", "").replace("\x00", "").replace("\u200b", "").replace("\u2060", "")
 
 
-def _without_thinking(text: str) -> str:
-    """Drop closed thinking; an end tag without a start closes everything before it."""
-    text = _THINKING.sub(" ", text)
-    head = _THINKING_START.search(text)
-    end = _THINKING_END.match(text)
-    if end and not (head and head.start() > end.end()):
-        text = text[end.end() :]
-    return text
-
-
-def _called(text: str) -> str | None:
-    """Return the payload of one tool call written as text; None when there is none, or more than one."""
-    found = list(_TOOL_CALL.finditer(text))
-    if len(found) != 1:
-        return None
-    return next(group for group in found[0].group("a", "b", "c") if group is not None)
-
-
 def _search(text: str, repairs: list[str]) -> Parsed | Unreadable:
     """Look for values: the fenced ones when there are any, else those that stand in the words."""
     fenced = [match.group(2) for match in _FENCE.finditer(text)]
@@ -177,16 +178,22 @@ def _search(text: str, repairs: list[str]) -> Parsed | Unreadable:
         return found
     if not found:
         return _encoded(text, repairs)
-    if text.strip("` \n\r\t~")[:1] not in ("{", "[", "｛", "［") or text[found[-1].end :].strip("` \n\r\t~"):
-        repairs.append("fence" if _LANGUAGE.match(text.strip("` \n\r\t~")) else "prose_around")
+    before = text[: found[0].start].strip("` \n\r\t~")
+    if before or text[found[-1].end :].strip("` \n\r\t~"):
+        is_language = not before or before.lower() in _LANGUAGES
+        repairs.append("fence" if is_language and not text[found[-1].end :].strip("` \n\r\t~") else "prose_around")
     return _collect(found, repairs)
 
 
 def _values(text: str) -> list[Parse] | Unreadable:
     """Return every value that stands in the text; a spoilt one spoils the whole, so that no piece of it is taken."""
     found: list[Parse] = []
-    at = 0
+    at = tried = seen = 0
+    unread = -1  # where a brace stands that begins no value, and has not been closed by then
     while start := _VALUE_START.search(text, at):
+        seen += 1
+        if tried > _MAX_TRIED or len(found) > MAX_VALUES or seen > _MAX_STARTS:
+            return Unreadable("the reply holds far too many braces or values; give exactly one object")
         try:
             parse = parse_value(text, start.start())
         except NotJsonError as error:
@@ -194,9 +201,13 @@ def _values(text: str) -> list[Parse] | Unreadable:
                 return Unreadable(f"the reply ends too early: {error}", is_truncated=True)
             if _REAL_OBJECT.match(text, start.start()) and start.group() in "{｛":
                 return Unreadable(str(error))
+            tried += error.position - start.start() + 1
             at = start.end()
+            unread = start.start() if start.group() in "{｛" and not text.startswith(("{", "｛"), at) else unread
             continue
-        at = parse.end
+        if unread >= 0 and text[unread + 1 : parse.start].strip() and not _CLOSING.search(text, unread, parse.start):
+            return Unreadable("a value stands inside braces that are no JSON")
+        at, unread = parse.end, -1
         if not _is_empty_or_citation(parse.value) or (parse.value == {} and not found and not text[at:].strip()):
             found.append(parse)
     return found
