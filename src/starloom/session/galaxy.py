@@ -291,15 +291,21 @@ class Galaxy:
 
     async def _begun(self, run_id: RunId) -> RunId:
         """Return once the run's first event is committed: from then on a stop of the hub cannot lose it."""
-        stream = aiter(self.journal.follow(run_id))
-        await anext(until_halted(stream, lambda: self.over(run_id)))
+        await anext(until_halted(self.journal.follow(run_id), lambda: self.over(run_id)))
         return run_id
 
     async def _guarded(self, run_id: RunId, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work()
+            await self._ended(run_id, work)
         except StoreError as error:
             self.halts.note(run_id, error)
+
+    async def _ended(self, run_id: RunId, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work; whatever it fails with is the run's end, but for a journal that cannot be written."""
+        try:
+            await work()
+        except StoreError:
+            raise
         except StarloomError as error:
             await self._end(run_id, stop_reason_of(error), error.message)
         except Exception as error:  # the run's border: a bug ends this run, not the hub
