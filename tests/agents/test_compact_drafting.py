@@ -292,6 +292,13 @@ async def test_number_of_lines_asked_for_is_bounded() -> None:
     assert len(model.asked) <= MAX_LINES_ASKED
 
 
+async def test_very_many_warnings_are_counted() -> None:
+    request = "read " + " ".join(f"f{number}.txt" for number in range(60))
+    draft = await Lines(['s1=hub.files.read("f0.txt")', '.files.list(".","*")']).plan(request)
+    assert draft.warnings[-1] == "And 51 more."
+    assert len(draft.warnings) == 9
+
+
 def test_long_tool_list_keeps_the_tools_that_the_request_speaks_of() -> None:
     many = [profile(f"area{number}.run", f"Does the chore {number}.", Risk.READ, path=TEXT) for number in range(300)]
     device = DeviceProfile("hub", "linux", (*many, profile("plants.water", "Water the plants.", Risk.WRITE, time=TEXT)))

@@ -18,6 +18,7 @@ from starloom.llm.port import Generated, GrammarModel, Message, Usage, total_usa
 MAX_LINE_TOKENS = 300
 MAX_REQUEST_BYTES = 6000  # about 2,000 tokens, half of the embedded model's context
 MAX_TOOLS_BYTES = 5000
+MAX_WARNINGS = 8
 
 
 class CompactPlanner:
@@ -62,7 +63,9 @@ class CompactPlanner:
     def _drafted(self, draft: Draft, usage: Usage) -> PlanDraft:
         if not draft.steps:
             return PlanDraft((), self._model.name, usage, refusal=_REFUSAL)
-        warnings = tuple(item.text for item in draft.complaints)
+        warnings = tuple(item.text for item in draft.complaints[:MAX_WARNINGS])
+        if more := len(draft.complaints) - len(warnings):
+            warnings = (*warnings, f"And {more} more.")
         if draft.is_mended and not warnings:
             warnings = (_MENDED,)
         return PlanDraft(planned_steps(draft.steps), self._model.name, usage, warnings)
