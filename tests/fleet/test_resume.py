@@ -172,6 +172,32 @@ async def test_tool_goes_on_while_the_link_is_gone_and_answers_on_the_next(fleet
     assert fleet.get("dev1").status is DeviceStatus.IDLE
 
 
+async def test_call_cancelled_while_its_device_is_away_is_stopped_when_it_is_back(fleet, join, group, bench, until):
+    links, may_return = [], asyncio.Event()
+
+    async def connect():
+        if links:
+            await may_return.wait()
+        ours, theirs = memory_pair()
+        links.append(theirs)
+        group.create_task(fleet.serve(ours))
+        return theirs
+
+    await join(connect=connect)
+    hold = Command(tool_name="bench.hold", parameters={"name": "x"})
+    call = asyncio.create_task(fleet.call("dev1", [hold], session_id="s1"))
+    await bench.entered.wait()
+    await links[0].close(1006)
+    await until("dev1", DeviceStatus.DISCONNECTED)
+    call.cancel()
+    may_return.set()
+    async with asyncio.timeout(5):
+        await asyncio.wait([call])
+        await until("dev1", DeviceStatus.IDLE)
+    assert bench.stopped == ["x"]
+    assert bench.effects == []
+
+
 async def test_call_made_while_a_lost_device_is_awaited_waits_for_it(fleet, join, group, until):
     links = []
 

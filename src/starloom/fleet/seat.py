@@ -99,6 +99,7 @@ class Seat:
         self._is_open = False
         self._changed = changed
         self._answers: dict[str, tuple[Order, asyncio.Future[list[Result] | None]]] = {}
+        self._untold: set[str] = set()  # commands to stop, when the device comes back to hear it
         self._turns: deque[asyncio.Future[None]] = deque()
         self._granted = 0
 
@@ -143,6 +144,9 @@ class Seat:
         if self.session is not session:
             self.give_up()
         self.connection, self.session, self.awaited, self._is_open = connection, session, False, False
+        for response_id in sorted(self._untold & self._answers.keys()):
+            if connection.protocol.cancel(response_id):
+                self._untold.discard(response_id)
         self.returned.set()
         self.move(DeviceStatus.CONNECTED)
 
@@ -168,6 +172,7 @@ class Seat:
         """End the session: every call that waits for an answer is lost, every call that waits for a turn is refused."""
         self.session, self.awaited = None, False
         answers, self._answers = self._answers, {}
+        self._untold.clear()
         for order, answer in answers.values():
             if not answer.done():
                 answer.set_exception(DeviceLost(self.device_id, order.session_id))
@@ -217,6 +222,7 @@ class Seat:
 
     def settle(self, response_id: str, results: list[Result]) -> None:
         """Hand an answer to the call that waits for it, and the place to the next call."""
+        self._untold.discard(response_id)
         _, answer = self._answers.pop(response_id, (None, None))
         if answer is not None and not answer.done():
             answer.set_result(results)
@@ -233,6 +239,7 @@ class Seat:
         """Stop waiting for an answer that nobody wants any more; its place becomes free."""
         if self.session is not None:
             self.session.book.forget(response_id)
+        self._untold.discard(response_id)
         if self._answers.pop(response_id, None) is not None:
             self._show_work()
             self._grant()
@@ -273,8 +280,12 @@ class Seat:
         if response_id not in self._answers:
             return
         answer = self._expect(response_id, order)
-        if self.connection is not None and self.connection.protocol.cancel(response_id):
+        told = self.connection is not None and self.connection.protocol.cancel(response_id)
+        if told and self.connection is not None:
             self.connection.flush()
+        else:
+            self._untold.add(response_id)
+        if told or self.awaited:
             await asyncio.wait({answer}, timeout=self._cancel_grace_s)
         if not answer.done():
             asyncio.get_running_loop().call_later(self._late_answer_s, self.forget, response_id)
