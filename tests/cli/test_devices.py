@@ -1,6 +1,7 @@
 """Facts about letting devices in and putting them out, with every part a process of its own."""
 
 import json
+import re
 import shlex
 import signal
 import stat
@@ -119,6 +120,29 @@ def test_a_second_machine_gets_a_frozen_ones_place_only_when_that_has_stopped_an
     first.process.send_signal(signal.SIGCONT)
     first.until(lambda line: '"refused"' in line)
     assert devices(home, "show", "field")["status"] == "idle"
+
+
+@linux_only
+def test_a_hub_that_is_killed_and_starts_again_keeps_a_frozen_devices_place_for_as_long_as_it_was_promised(home):
+    config = home.folder / "home" / "config"
+    config.mkdir(parents=True)
+    settings = config / "settings.yaml"
+    settings.write_text(json.dumps({"fleet": {"heartbeat_s": 1, "lease_s": 600}}))
+    hub = home.start("up", "--port", "0", "--json")
+    first = joined(home, "join", json.loads(hub.until(lambda line: '"join"' in line))["join"], "--name", "field")
+    first.freeze()
+    hub.kill()
+    hub.finish()
+    settings.write_text(json.dumps({"fleet": {"heartbeat_s": 0.3, "lease_s": 1}}))
+    again = home.start("up", "--port", "0", "--json")
+    address = json.loads(again.until(lambda line: '"join"' in line))["join"]
+    second = home.start("join", address, "--name", "field", "--json", STARLOOM_HOME=str(home.folder / "other"))
+    refused = second.until(lambda line: "may act for" in line)
+    assert int(re.search(r"may act for (\d+) s", refused)[1]) > 300
+    first.process.send_signal(signal.SIGCONT)
+    stopped(first)  # without a hub it cannot say goodbye; a person who saw it end may say so
+    assert devices(home, "release", "field")["released"] is True
+    second.until(lambda line: '"registered"' in line)
 
 
 def test_devices_are_shown_renamed_grouped_and_pinged(home):

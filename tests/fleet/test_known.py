@@ -41,7 +41,7 @@ def test_a_file_of_another_kind_or_of_a_newer_version_is_an_error(path):
         KnownDevices(path)
     path.unlink()
     newer = sqlite3.connect(path)
-    newer.execute("PRAGMA user_version = 3")
+    newer.execute("PRAGMA user_version = 4")
     newer.close()
     with pytest.raises(StoreError, match="newer"):
         KnownDevices(path)
@@ -84,7 +84,8 @@ def test_a_full_disk_does_not_stop_the_fleet(path, caplog):
     assert "could not be written" in caplog.text
 
 
-def test_a_file_of_the_first_version_is_taken_over(path):
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_of_an_older_version_is_taken_over(path, version):
     path.parent.mkdir()
     old = sqlite3.connect(path, isolation_level=None)
     old.execute(
@@ -92,7 +93,9 @@ def test_a_file_of_the_first_version_is_taken_over(path):
         "display_name TEXT, groups TEXT NOT NULL, tags TEXT NOT NULL, last_seen TEXT) STRICT, WITHOUT ROWID"
     )
     old.execute("INSERT INTO device VALUES ('field', 'linux', 'macos', 'Field', '[\"office\"]', '[]', NULL)")
-    old.execute("PRAGMA user_version = 1")
+    if version == 2:
+        old.execute("ALTER TABLE device ADD COLUMN holder TEXT")
+    old.execute(f"PRAGMA user_version = {version}")
     old.close()
     for _ in range(2):
         known = KnownDevices(path)

@@ -212,6 +212,39 @@ async def test_a_restarted_hub_knows_who_may_act(tmp_path, machine, clock, idle,
     before.close()
 
 
+async def test_a_restarted_hub_with_a_shorter_lease_keeps_what_the_first_one_promised(tmp_path, machine, clock):
+    path = tmp_path / "devices.sqlite"
+    before = KnownDevices(path)
+    killed = Fleet(clock=clock, known=before)
+    first, second = await machine("first"), await machine("second")
+    first.join(killed)
+    await first.until(DeviceState.REGISTERED)
+    await first.cut()
+    before.close()
+    with contextlib.closing(KnownDevices(path)) as known:
+        after = Fleet(clock=clock, known=known, settings=FleetSettings(lease_s=60))
+        clock.advance(LEASE_S - 1)
+        second.join(after)
+        assert "may act for 1 s" in await second.until(DeviceState.REFUSED)
+        await second.until(DeviceState.WAITING)
+        clock.advance(2)
+        await second.until(DeviceState.REGISTERED)
+        await after.close()
+
+
+async def test_a_device_that_may_still_act_is_forgotten_last(machine, clock, until):
+    fleet = Fleet(clock=clock, settings=FleetSettings(max_known=2, resume_window_s=0))
+    first, second = await machine("first"), await machine("second")
+    first.join(fleet)
+    await first.until(DeviceState.REGISTERED)
+    await first.cut()
+    for name in ("a", "b"):
+        fleet._registry.add(name, "linux", "linux")
+    assert {record.device_id for record in fleet.records()} == {"dev1", "b"}
+    second.join(fleet)
+    assert "may act" in await second.until(DeviceState.REFUSED)
+
+
 async def test_a_command_that_comes_when_the_lease_is_over_is_not_begun(group, clock, machine, bench):
     device = await machine("first")
     ours, theirs = memory_pair()

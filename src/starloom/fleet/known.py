@@ -16,21 +16,23 @@ from starloom.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 2
+_VERSION = 3
 _SCHEMA = """
 CREATE TABLE device (
     device_id TEXT PRIMARY KEY, platform TEXT NOT NULL, device_type TEXT NOT NULL, display_name TEXT,
-    groups TEXT NOT NULL, tags TEXT NOT NULL, last_seen TEXT, holder TEXT
+    groups TEXT NOT NULL, tags TEXT NOT NULL, last_seen TEXT, holder TEXT, lease_s REAL
 ) STRICT, WITHOUT ROWID
 """
 _ALL = """
-SELECT device_id, platform, device_type, display_name, groups, tags, last_seen, holder FROM device
+SELECT device_id, platform, device_type, display_name, groups, tags, last_seen, holder, lease_s FROM device
 ORDER BY last_seen, device_id
 """
 _PUT = """
-INSERT OR REPLACE INTO device (device_id, platform, device_type, display_name, groups, tags, last_seen, holder)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO device
+    (device_id, platform, device_type, display_name, groups, tags, last_seen, holder, lease_s)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+_STEPS = {1: ("ALTER TABLE device ADD COLUMN holder TEXT",), 2: ("ALTER TABLE device ADD COLUMN lease_s REAL",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class KnownDevice:
         groups: given by people.
         tags: told by the device.
         holder: the process that may still act as it, by the name of its record of attempts; None: there is none.
+        lease_s: how long the holder was told that it may act unheard; None: an older hub did not write it down.
     """
 
     device_id: str
@@ -51,6 +54,7 @@ class KnownDevice:
     tags: tuple[str, ...] = ()
     last_seen: datetime | None = None
     holder: str | None = None
+    lease_s: float | None = None
 
 
 class KnownDevices:
@@ -81,8 +85,8 @@ class KnownDevices:
         """Write what is known of a device over what was known; a failure is logged, since the fleet goes on."""
         seen = device.last_seen.isoformat() if device.last_seen is not None else None
         words = json.dumps(device.groups), json.dumps(device.tags)
-        row = (device.device_id, device.platform, device.device_type, device.display_name, *words, seen, device.holder)
-        self._write(_PUT, row)
+        name = device.device_id, device.platform, device.device_type, device.display_name
+        self._write(_PUT, (*name, *words, seen, device.holder, device.lease_s))
 
     def forget(self, device_id: str) -> None:
         """Remove a device; nothing happens when it is not known."""
@@ -96,28 +100,27 @@ class KnownDevices:
         self._file.execute("PRAGMA journal_mode = WAL")
         self._file.execute("PRAGMA synchronous = OFF")
         version = self._file.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            self._file.execute(_SCHEMA)
+        if version <= _VERSION:
+            steps = [_SCHEMA] if version == 0 else [step for old in range(version, _VERSION) for step in _STEPS[old]]
+            for step in steps:
+                self._file.execute(step)
             self._file.execute(f"PRAGMA user_version = {_VERSION}")
-        elif version == 1:
-            self._file.execute("ALTER TABLE device ADD COLUMN holder TEXT")
-            self._file.execute(f"PRAGMA user_version = {_VERSION}")
-        elif version != _VERSION:
+        else:
             self._file.close()
             raise StoreError(
                 f"The known devices in {str(self._path)!r} were written by a newer Starloom (format {version}).",
                 path=str(self._path),
             )
 
-    def _write(self, statement: str, row: tuple[str | None, ...]) -> None:
+    def _write(self, statement: str, row: tuple[str | float | None, ...]) -> None:
         try:
             self._file.execute(statement, row)
         except sqlite3.Error as error:
             logger.warning("A device could not be written to %r: %s.", str(self._path), error)
 
 
-def _device(row: tuple[str, str, str, str | None, str, str, str | None, str | None]) -> KnownDevice:
-    device_id, platform, device_type, display_name, groups, tags, seen, holder = row
+def _device(row: tuple[str, str, str, str | None, str, str, str | None, str | None, float | None]) -> KnownDevice:
+    device_id, platform, device_type, display_name, groups, tags, seen, holder, lease_s = row
     return KnownDevice(
         device_id=device_id,
         platform=platform,
@@ -127,4 +130,5 @@ def _device(row: tuple[str, str, str, str | None, str, str, str | None, str | No
         tags=tuple(json.loads(tags)),
         last_seen=datetime.fromisoformat(seen) if seen is not None else None,
         holder=holder,
+        lease_s=lease_s,
     )

@@ -37,7 +37,8 @@ class Registry:
         self._watchers: set[asyncio.Event] = set()
         for device in known.all() if known is not None else ():
             seat = self.add(device.device_id, device.platform, device.device_type)
-            seat.lease = Lease(device.holder, now + settings.lease_s)
+            # What it was told counts, not what this hub would tell it.
+            seat.lease = Lease(device.holder, now + max(settings.lease_s, device.lease_s or 0.0))
             seat.update(
                 display_name=device.display_name, groups=device.groups, tags=device.tags, last_seen=device.last_seen
             )
@@ -76,14 +77,15 @@ class Registry:
         return seat
 
     def _forget_one(self) -> None:
-        gone = (
-            device_id
-            for device_id, seat in self._seats.items()
-            if seat.record.status is DeviceStatus.DISCONNECTED and not seat.awaited and not seat.record.outpost
-        )
-        device_id = next(gone, None)
-        if device_id is not None:
-            self.forget(device_id)
+        gone = [
+            seat
+            for seat in self._seats.values()
+            if seat.status is DeviceStatus.DISCONNECTED and not seat.awaited and not seat.record.outpost
+        ]
+        free = next((seat for seat in gone if seat.lease.holder is None), None)  # nobody may act in its name any more
+        oldest = free or next(iter(gone), None)
+        if oldest is not None:
+            self.forget(oldest.device_id)
 
     def forget(self, device_id: str) -> None:
         """Remove a device's seat and what is remembered of it; the caller saw that it is not connected."""
@@ -107,6 +109,7 @@ class Registry:
                 tags=record.tags,
                 last_seen=record.last_seen,
                 holder=seat.lease.holder,
+                lease_s=self._settings.lease_s if seat.lease.holder is not None else None,
             )
         )
 
