@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pydantic import SecretStr
 
 from starloom.errors import UsageError
-from starloom.llm.settings import PROVIDERS, ModelProfile
+from starloom.llm.settings import PROVIDERS, EntraIdentity, ModelProfile
 
 SERVICE = "starloom"
 
@@ -36,6 +36,8 @@ def find_key(
     provider = PROVIDERS.get(profile.provider)
     if provider is None:
         raise UsageError(f"{profile.provider!r} is no provider. Known: {', '.join(sorted(PROVIDERS))}.")
+    if profile.entra is not None:
+        return _entra_secret(profile.entra, environ)
     variables = (profile.key_variable,) if profile.key_variable else provider.key_variables
     for variable in variables:
         if value := environ.get(variable, "").strip():
@@ -50,3 +52,12 @@ def find_key(
         f"The model {profile.model!r} needs a key for {profile.provider}. Set {places}, or store it with: "
         f"keyring set {SERVICE} {provider.name}"
     )
+
+
+def _entra_secret(identity: EntraIdentity, environ: Mapping[str, str]) -> SecretStr | None:
+    if identity.secret_variable is None:
+        return None
+    secret = environ.get(identity.secret_variable, "").strip()
+    if not secret:
+        raise UsageError(f"The identity's secret is looked for in {identity.secret_variable}, which is not set.")
+    return SecretStr(secret)

@@ -8,6 +8,7 @@ connection is opened; all their exceptions end here.
 import asyncio
 import re
 import ssl
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from pydantic import BaseModel, SecretStr
 
 from starloom.errors import UsageError
 from starloom.llm.answers import Answer, answer_of
+from starloom.llm.entra import EntraError, EntraTokens, bearer
 from starloom.llm.faults import FaultKind, ModelFault, advice, kind_of_status
 from starloom.llm.port import Follow, Message, Usage
 from starloom.llm.settings import PROVIDERS, ModelProfile, OutputMode
@@ -50,12 +52,16 @@ class Connection:
         self._tracing = tracing or Tracing()
         self._model: LibraryModel[Any] | None = None
         self._http: Any = None  # httpx2.AsyncClient
+        self._login: Any = None  # the same, for tokens
         provider = PROVIDERS.get(profile.provider)
         self.base_url = (profile.base_url or (provider.base_url if provider else None) or "").rstrip("/")
         if not self.base_url:
             raise UsageError(f"The profile of {profile.model!r} names no address (`base_url`).")
         self._kind = provider.kind if provider else "openai"
         check_extra(self._kind)
+        if profile.entra is not None and self._kind != "azure":
+            raise UsageError(f"The profile of {profile.model!r} has an `entra` identity; only Azure's models know it.")
+        self._tokens: EntraTokens | None = None
 
     async def ask(
         self,
@@ -77,6 +83,8 @@ class Connection:
         # The library's import is two seconds of work: not on the event loop.
         if self._model is None:
             self._model = await asyncio.to_thread(self._open)
+        if self._tokens is not None:
+            await self._refresh(self._tokens)
         with self._tracing.request(self.profile, self.base_url, messages, max_tokens=max_tokens) as traced:
             request = (_history(messages), self._settings(max_tokens), _parameters(schema, mode))
             response = await self._requested(
@@ -120,6 +128,12 @@ class Connection:
         profile = self.profile
         return Patience(profile.first_chunk_s or profile.timeout_s, profile.chunk_gap_s, profile.timeout_s)
 
+    async def _refresh(self, tokens: EntraTokens) -> None:
+        try:
+            await tokens.refresh()
+        except EntraError as error:
+            raise self._fault(FaultKind.WRONG_KEY, error.message) from error
+
     async def listed(self) -> list[ListedModel]:
         """Return the models that the endpoint lists.
 
@@ -149,9 +163,10 @@ class Connection:
 
     async def close(self) -> None:
         """End the connections to the endpoint."""
-        if self._http is not None:
-            await self._http.aclose()
-            self._http = self._model = None
+        for client in (self._http, self._login):
+            if client is not None:
+                await client.aclose()
+        self._http = self._login = self._model = self._tokens = None
 
     def _open(self) -> "LibraryModel[Any]":
         import httpx2
@@ -171,6 +186,11 @@ class Connection:
             headers=profile.headers,
             event_hooks={"response": [note_response]},
         )
+        if profile.entra is not None:
+            self._login = httpx2.AsyncClient(verify=verify, proxy=profile.proxy)
+            self._tokens = EntraTokens(profile.entra, self._key, self._login, time.monotonic)
+            self._http.auth = bearer(self._tokens)
+            return opened_vendor(self._kind, profile, self.base_url, None, self._http)
         if self._kind != "openai":
             return opened_vendor(self._kind, profile, self.base_url, self._key, self._http)
         return self._openai()

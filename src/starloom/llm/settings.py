@@ -60,6 +60,20 @@ class Price(BaseModel):
     as_of: date | None = None
 
 
+class EntraIdentity(BaseModel):
+    """Who asks Azure's models for us, instead of a key; see `llm.entra` for where its tokens come from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tenant_id: str | None = None
+    client_id: str | None = None
+    secret_variable: str | None = None  # the environment variable that holds the application's secret
+    federated_token_file: str | None = None
+    login_url: str = "https://login.microsoftonline.com"
+    scope: str = "https://cognitiveservices.azure.com/.default"
+    managed_identity_url: str = "http://169.254.169.254/metadata/identity/oauth2/token"
+
+
 class ModelProfile(BaseModel):
     """One model behind one endpoint. `None` means: as the provider has it."""
 
@@ -71,6 +85,7 @@ class ModelProfile(BaseModel):
     api_version: str | None = None  # Azure's dated API; none with an address that ends in /v1
     key_variable: str | None = None  # the environment variable that holds the key
     key_name: str | None = None  # the key's name in the system's keyring, under the service `starloom`
+    entra: EntraIdentity | None = None  # Azure only: tokens in the place of a key
     headers: dict[str, str] = Field(default_factory=dict)
     extra_body: dict[str, Any] = Field(default_factory=dict)
     ca_file: str | None = None
