@@ -20,6 +20,8 @@ RESUME = FLEET + "test_resume.py::"
 CREDENTIAL = FLEET + "test_credentials.py::"
 ENDS = FLEET + "test_task_ends.py::"
 LEASES = FLEET + "test_leases.py::"
+NETWORK = FLEET + "test_network.py::"
+HUB = "tests/hub/"
 REPLAY = SERVER + "test_every_recorded_flow_against_our_server"
 
 
@@ -219,7 +221,12 @@ REQUIREMENTS = (
         "The fleet knows a device's tools after its registration.",
         (CALL + "test_device_is_idle_with_its_tools_after_registration",),
     ),
-    Requirement("AIP-8-1", "8", "The HTTP API of upstream's server.", gap="The hub's own tests show it."),
+    Requirement(
+        "AIP-8-1",
+        "8",
+        "The HTTP API of upstream's server.",
+        tests=(HUB + "test_app.py::test_upstreams_dispatch_refuses_in_upstreams_words",),
+    ),
     Requirement(
         "AIP-9-1",
         "9",
@@ -511,7 +518,15 @@ REQUIREMENTS = (
             CREDENTIAL + "test_secrets_do_not_show_when_their_holders_are_written_to_a_log",
         ),
     ),
-    Requirement("AIP-D31", "D31", "Host and Origin are checked.", gap="The hub's guard and its tests."),
+    Requirement(
+        "AIP-D31",
+        "D31",
+        "Host and Origin are checked.",
+        (
+            HUB + "test_app.py::test_a_foreign_host_or_origin_is_refused_even_with_the_key",
+            HUB + "test_guard.py::test_origins_are_absent_or_ours",
+        ),
+    ),
     Requirement(
         "AIP-D32",
         "D32",
