@@ -22,6 +22,8 @@ from typing import Any
 from starloom.errors import ModelError
 from starloom.llm.metering import current_meter
 from starloom.llm.port import Follow, Generated, Message, Progress, Usage, estimated_tokens
+from starloom.llm.settings import EMBEDDED, ModelProfile
+from starloom.llm.tracing import Tracing
 from starloom.llm.weights import default_directory
 
 GGUF_MAGIC = b"GGUF"
@@ -68,7 +70,8 @@ class _Taken:
 class EmbeddedModel:
     """A `GrammarModel` over a GGUF file. Loads at the first use or by `load`; `close` frees the memory."""
 
-    def __init__(self, weights: Path, settings: EmbeddedSettings | None = None) -> None:
+    def __init__(self, weights: Path, settings: EmbeddedSettings | None = None, tracing: Tracing | None = None) -> None:
+        self._tracing = tracing or Tracing()
         self._weights = weights
         self._settings = settings or EmbeddedSettings(prefixes=default_directory() / "prefixes")
         self._child: asyncio.subprocess.Process | None = None
@@ -79,6 +82,10 @@ class EmbeddedModel:
     def name(self) -> str:
         """The file's name without its ending."""
         return self._weights.stem
+
+    @property
+    def _profile(self) -> ModelProfile:
+        return ModelProfile(provider=EMBEDDED, model=self.name)
 
     @property
     def is_loaded(self) -> bool:
@@ -122,8 +129,11 @@ class EmbeddedModel:
             try:
                 async with asyncio.timeout(self._settings.timeout_s):
                     child = await self._loaded()
-                    await self._complete(child, request, self._prefix_key(messages), taken)
-                    return assemble(taken.chunks, self.name, max_tokens)
+                    with self._tracing.request(self._profile, "", messages, max_tokens=max_tokens) as traced:
+                        await self._complete(child, request, self._prefix_key(messages), taken)
+                        generated = assemble(taken.chunks, self.name, max_tokens)
+                        traced.answered(generated.text, self.name, "stop", generated.usage)
+                    return generated
             except (asyncio.CancelledError, TimeoutError, ModelError) as ended:
                 if taken.is_sent:
                     used = replace(sending, output_tokens=len(taken.chunks))

@@ -8,12 +8,15 @@ Source: OpenTelemetry semantic conventions for generative AI, client spans.
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from starloom.errors import ModelError
 from starloom.llm.faults import ModelFault
 from starloom.llm.port import Message, Usage
 from starloom.llm.settings import ModelProfile
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
 CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_PROVIDER_VARIABLE = "OTEL_PYTHON_TRACER_PROVIDER"
 _WITH_CONTENT = frozenset({"true", "1", "span_only", "span_and_event"})
 
 # Our provider's word → the convention's; the others are the same.
@@ -35,6 +39,16 @@ _PROVIDER_NAMES = {
     "dashscope-cn": "alibaba_cloud.model_studio",
     "dashscope-intl": "alibaba_cloud.model_studio",
 }
+
+
+def provider_here() -> "TracerProvider | None":
+    """Return the process's tracer provider; None when none was set, which is found out without importing anything."""
+    if "opentelemetry.trace" not in sys.modules and _PROVIDER_VARIABLE not in os.environ:
+        return None
+    from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
+
+    provider = get_tracer_provider()
+    return None if isinstance(provider, ProxyTracerProvider) else provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +64,13 @@ class Tracing:
         self, profile: ModelProfile, base_url: str, messages: Sequence[Message], *, max_tokens: int
     ) -> Iterator["Request"]:
         """Have a span around the block; a fault or a cancellation in it becomes the span's error."""
-        from opentelemetry.trace import SpanKind, get_tracer_provider
+        provider = self.provider or provider_here()
+        if provider is None:
+            yield Request(None, self)
+            return
+        from opentelemetry.trace import SpanKind
 
-        tracer = (self.provider or get_tracer_provider()).get_tracer("starloom.llm")
+        tracer = provider.get_tracer("starloom.llm")
         with tracer.start_as_current_span(
             f"chat {profile.model}", kind=SpanKind.CLIENT, record_exception=False, set_status_on_exception=False
         ) as span:
@@ -63,6 +81,9 @@ class Tracing:
             except ModelFault as fault:
                 request.failed(fault.kind.value, fault.message)
                 raise
+            except ModelError as error:
+                request.failed("model_error", error.message)
+                raise
             except asyncio.CancelledError:
                 request.failed("cancelled", "")
                 raise
@@ -70,14 +91,14 @@ class Tracing:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request's span."""
+    """One request's span; none where nothing is traced."""
 
-    span: "Span"
+    span: "Span | None"
     tracing: Tracing
 
     def asked(self, profile: ModelProfile, base_url: str, messages: Sequence[Message], max_tokens: int) -> None:
         """Note what is asked, and of whom."""
-        if not self.span.is_recording():
+        if self.span is None or not self.span.is_recording():
             return
         place = urlsplit(base_url)
         self.span.set_attributes(
@@ -87,17 +108,18 @@ class Request:
                 "gen_ai.request.model": profile.model,
                 "gen_ai.request.max_tokens": max_tokens,
                 "gen_ai.output.type": "json",
-                "server.address": place.hostname or "",
-                "server.port": place.port or (80 if place.scheme == "http" else 443),
             }
         )
+        if place.hostname:
+            port = place.port or (80 if place.scheme == "http" else 443)
+            self.span.set_attributes({"server.address": place.hostname, "server.port": port})
         if self.tracing.has_content:
             turns = [{"role": turn.role, "parts": _parts(turn)} for turn in messages]
             self.span.set_attribute("gen_ai.input.messages", self._hidden(turns))
 
     def answered(self, text: str, model: str, finish: str, usage: Usage | None) -> None:
         """Note the answer."""
-        if not self.span.is_recording():
+        if self.span is None or not self.span.is_recording():
             return
         self.span.set_attributes({"gen_ai.response.model": model, "gen_ai.response.finish_reasons": [finish]})
         if usage is not None:
@@ -115,6 +137,8 @@ class Request:
 
     def failed(self, kind: str, message: str) -> None:
         """Note what went wrong, in a word and in our own line."""
+        if self.span is None:
+            return
         from opentelemetry.trace import StatusCode
 
         self.span.set_attribute("error.type", kind)

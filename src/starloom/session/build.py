@@ -25,6 +25,7 @@ from starloom.ids import Ids, RandomIds
 from starloom.journal.sqlite import SqliteJournal
 from starloom.journal.store import Journal
 from starloom.llm.budgets import Ledger
+from starloom.llm.tracing import provider_here
 from starloom.places import Places
 from starloom.safety.gate import Gate
 from starloom.safety.redaction import Redactor, secrets_of_environment
@@ -36,6 +37,7 @@ from starloom.session.models import opened_models
 from starloom.session.open_calls import OpenCalls
 from starloom.session.profiles import device_there
 from starloom.session.round import Limits
+from starloom.session.run_spans import traced
 from starloom.session.spending import Spending
 from starloom.settings import Settings
 from starloom.tools.builtin import builtin_toolsets
@@ -71,11 +73,11 @@ async def galaxy_here(
     clock, ids = clock or SystemClock(), ids or RandomIds()
     redactor = Redactor(secrets_of_environment(environ))
     async with contextlib.AsyncExitStack() as stack:
-        journal = await SqliteJournal.open(place.journal, clock)
+        journal, spans = traced(await SqliteJournal.open(place.journal, clock), provider_here())
         stack.push_async_callback(journal.close)
         attempts = await AttemptJournal.open(place.data / "attempts" / "local.sqlite")
         stack.push_async_callback(attempts.close)
-        spending = Spending(Ledger(settings.budgets), journal, clock, OpenCalls(place.data / "open-calls"))
+        spending = Spending(Ledger(settings.budgets), journal, clock, OpenCalls(place.data / "open-calls"), spans=spans)
         await spending.count_open_calls()
         await spending.take_up_today()
         models = await stack.enter_async_context(opened_models(place, settings.models, environ, clock, spending))

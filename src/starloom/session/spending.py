@@ -5,7 +5,7 @@ what a run asks. The journal's records are the memory: a restart forgets no budg
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from starloom.clock import Clock
@@ -16,6 +16,7 @@ from starloom.llm.budgets import Allowance, Ledger, Told, Watch, Watching
 from starloom.llm.port import Progress, Usage
 from starloom.session.costs import cost_recorded, usage_of
 from starloom.session.open_calls import Note, OpenCalls
+from starloom.session.run_spans import RunSpans
 from starloom.session.thinking import Thinking
 
 _RUNS = 1_000  # how far back a start looks for today's
@@ -27,6 +28,7 @@ class Spending:
 
     Attributes:
         open_calls: the notes of calls under way; None keeps none, for a hub whose calls need not outlive it.
+        spans: where a call's span stands; None: nothing is traced.
     """
 
     ledger: Ledger
@@ -34,6 +36,7 @@ class Spending:
     clock: Clock
     open_calls: OpenCalls | None = None
     thinking: Thinking = field(default_factory=Thinking)
+    spans: RunSpans | None = None
 
     def of_task(self, run_id: RunId, task_id: str) -> Allowance:
         """Return what a task may use; its agent journals each reply, this what gave none."""
@@ -56,14 +59,14 @@ class Spending:
     def _watching(self, run_id: RunId, role: str, task_id: str = "") -> Watching:
         @contextmanager
         def watching(model: str) -> Iterator[Watch]:
-            try:
-                if self.open_calls is None:
-                    yield _Watch(self.thinking, run_id, task_id, None)
-                    return
-                with self.open_calls.noted(run_id, role, model, task_id) as note:
-                    yield _Watch(self.thinking, run_id, task_id, note)
-            finally:
-                self.thinking.ended(run_id, task_id)
+            with ExitStack() as stack:
+                stack.callback(self.thinking.ended, run_id, task_id)
+                if self.spans is not None:
+                    stack.enter_context(self.spans.call(run_id, task_id))
+                note = None
+                if self.open_calls is not None:
+                    note = stack.enter_context(self.open_calls.noted(run_id, role, model, task_id))
+                yield _Watch(self.thinking, run_id, task_id, note)
 
         return watching
 
