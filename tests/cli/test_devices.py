@@ -82,7 +82,8 @@ def test_a_revoked_device_stays_out_until_it_is_invited_again(home):
     stopped(device)
     assert devices(home, "show", "field")["status"] == "disconnected"
     stopped(joined(home, *pasted(home, "--name", "field")))
-    assert home.run("devices", "revoke", "nobody").returncode == 2
+    assert home.run("devices", "revoke", "nobody").returncode == 3
+    assert "own device" in home.run("devices", "revoke", "hub").stderr
 
 
 def test_a_device_is_forgotten_and_a_lost_ones_place_released(home):
@@ -159,13 +160,16 @@ def test_devices_are_shown_renamed_grouped_and_pinged(home):
         ((), "The big one"),
         (("show", "hub"), "files.read"),
         (("ping", "hub"), "answered"),
-        (("groups", "hub"), "no group"),
+        (("groups", "hub"), "fast, office"),
+        (("groups", "hub", "--none"), "no group"),
         (("rename", "hub", ""), "hub"),
     ):
         done = home.run("devices", *words)
         assert done.returncode == 0
         assert said in done.stdout
-    for words, code in ((("show", "nobody"), 3), (("ping", "nobody"), 3), (("invite", "--name", "hub"), 2)):
+    wrong = [(("show", "nobody"), 3), (("ping", "nobody"), 3), (("invite", "--name", "hub"), 2)]
+    wrong += [(("groups", "hub", "a/b"), 2), (("groups", "hub", "a", "--none"), 2), (("rename", "hub", "a\nb"), 2)]
+    for words, code in wrong:
         done = home.run("devices", *words)
         assert (done.returncode, done.stderr.count("\n")) == (code, 1)
 

@@ -57,7 +57,7 @@ def show(device_id: str, as_json: bool) -> int:
     for name, value in row.items():
         if name == "tools":
             click.echo(f"{name}: {', '.join(value) or 'none known'}")
-        elif value not in (None, [], {}):
+        elif value not in (None, [], {}, False):
             click.echo(f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
     if row["credential"] is None:
         click.echo("credential: none of its own; it comes with the hub's key")
@@ -152,10 +152,14 @@ def rename(device_id: str, display_name: str, as_json: bool) -> int:
 @devices.command()
 @click.argument("device_id")
 @click.argument("group", nargs=-1)
+@click.option("--none", is_flag=True, help="Take it out of all its groups.")
 @json_option
-def groups(device_id: str, group: tuple[str, ...], as_json: bool) -> int:
-    """Put DEVICE_ID into these GROUPs and no others; none: into none."""
-    row = _post(f"{_path(device_id)}/groups", {"groups": list(group)})
+def groups(device_id: str, group: tuple[str, ...], none: bool, as_json: bool) -> int:
+    """Put DEVICE_ID into these GROUPs and no others; without any, show the ones it is in."""
+    if group and none:
+        raise UsageError("Name the groups, or say --none; not both.")
+    changes = bool(group) or none
+    row = _post(f"{_path(device_id)}/groups", {"groups": list(group)}) if changes else _get(_path(device_id))
     return _report(row, f"{device_id} is in: {', '.join(row['groups']) or 'no group'}.", as_json=as_json)
 
 

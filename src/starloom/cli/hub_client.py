@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from starloom.errors import DeviceError, PolicyError, StarloomError, StoreError, UsageError, WireError
 
 _TIMEOUT_S = 10.0
+_UNPROCESSABLE = 422
 _ERRORS: dict[str, type[StarloomError]] = {
     kind.__name__: kind for kind in (UsageError, DeviceError, PolicyError, StoreError)
 }
@@ -96,10 +97,18 @@ class HubClient:
         text = response.read().decode(errors="replace")
         try:
             answer = json.loads(text)
+            if response.status == _UNPROCESSABLE:
+                raise UsageError(_unfit(answer["detail"]))
             detail, kind = str(answer["detail"]), str(answer.get("kind", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
             detail, kind = f"HTTP {response.status}", ""
         raise _ERRORS.get(kind, WireError)(detail)
+
+
+def _unfit(faults: list[dict[str, Any]]) -> str:
+    """Return what the hub finds wrong with what it was sent, in one sentence."""
+    said = [f"{'.'.join(str(part) for part in fault['loc'][1:])}: {fault['msg']}" for fault in faults]
+    return f"The hub does not take this: {'; '.join(said)}."
 
 
 def _only(certificate: str) -> ssl.SSLContext:

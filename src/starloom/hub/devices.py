@@ -99,6 +99,9 @@ def _add_doors(app: FastAPI, galaxy: Galaxy) -> None:
     @app.post("/api/devices/{device_id}/revoke")
     async def revoke(device_id: str) -> dict[str, Any]:
         if not _credentials(galaxy).revoke(device_id):
+            fleet.get(device_id)
+            if device_id == galaxy.here:
+                raise UsageError(f"{device_id!r} is the hub's own device; it has no token.", device_id=device_id)
             raise UsageError(
                 f"{device_id!r} has no credential of its own. A device that came with the hub's key leaves when "
                 "`starloom up` is started with another key.",
