@@ -1,7 +1,7 @@
 """A connection that we dialled: `websockets` sees to addresses, proxies, TLS, handshakes and frames, we to the reading.
 
 Imported by `aip.websocket.connect` when the first connection is made. The library would wake a task for each message;
-here a message goes straight to the link's taker, and an answer straight into the socket's buffer.
+here a message goes straight to the link's taker, and an answer straight into the socket's buffer (`aip.frames`).
 """
 
 from collections.abc import Awaitable
@@ -12,10 +12,12 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode, Frame as WebSocketFrame, Opcode
 from websockets.protocol import Event, State
 
+from starloom.aip.frames import Cutter, Raw, framed
 from starloom.aip.inbox import Inbox, closed_with
 from starloom.aip.protocol import NORMAL, Frame
 from starloom.aip.transport import Take
 
+_HEAD_END = b"\r\n\r\n"
 _DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
 
@@ -23,6 +25,7 @@ class DialledConnection(ClientConnection):
     """The library's connection, whose messages come into an inbox of ours."""
 
     inbox: Inbox
+    cutter: Cutter | None = None
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - as the library declares it
         """Begin with an empty inbox."""
@@ -39,7 +42,21 @@ class DialledConnection(ClientConnection):
     def data_received(self, data: bytes) -> None:
         """Take in what the socket brought."""
         self.inbox.turn()
+        if self.cutter is None:
+            self._shake_hands(data)
+            return
+        for part in self.cutter.cut(data):
+            if isinstance(part, Raw):
+                super().data_received(part.data)
+            else:
+                self.inbox.put(part)
+
+    def _shake_hands(self, data: bytes) -> None:
+        """Leave bytes to the library; when the answer's head ends with them, what follows begins with a frame."""
+        begins = self.protocol.state is State.CONNECTING and data.find(_HEAD_END) == len(data) - len(_HEAD_END)
         super().data_received(data)
+        if begins and self.protocol.state is State.OPEN:
+            self.cutter = Cutter(masked=False, limit_bytes=self.protocol.max_message_size)
 
     def process_event(self, event: Event) -> None:
         """Put messages into the inbox; the rest is the library's."""
@@ -81,11 +98,7 @@ class DialledTransport:
         protocol = connection.protocol
         if connection.paused or protocol.state is not State.OPEN:
             return False
-        if isinstance(frame, str):
-            protocol.send_text(frame.encode())
-        else:
-            protocol.send_binary(frame)
-        connection.send_data()
+        connection.transport.write(framed(frame, masked=True))
         return True
 
     async def send(self, frame: Frame) -> None:
@@ -105,4 +118,5 @@ class DialledTransport:
 
     async def close(self, code: int = NORMAL, reason: str = "") -> None:
         """Close the connection and wait for the other end's goodbye, ten seconds at most."""
+        self._connection.inbox.stop(closed_with(code, reason))
         await self._connection.close(code, reason[:120])

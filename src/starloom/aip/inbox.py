@@ -62,6 +62,14 @@ class Inbox:
             self._ended = why
             self._wake()
 
+    def stop(self, why: BaseException) -> None:
+        """Drop what waits and what comes, but go on reading: we leave, and the other end's goodbye must be heard."""
+        self.close(why)
+        self._frames.clear()
+        if self._paused:
+            self._paused = False
+            self._resume()
+
     async def receive(self) -> Frame:
         """Return the next frame; for readers without a taker."""
         while not self._frames:

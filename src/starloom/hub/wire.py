@@ -14,6 +14,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 from websockets.http11 import Request
 from websockets.protocol import State
 
+from starloom.aip.frames import Cutter, Raw, framed
 from starloom.aip.inbox import Inbox, closed_with
 from starloom.aip.protocol import NORMAL, Frame
 from starloom.aip.transport import Take
@@ -25,6 +26,7 @@ class WireProtocol(CertifiedWebSocket):
     """The server's WebSocket, with the extension `starloom.direct` in its scope."""
 
     inbox: Inbox | None = None
+    cutter: Cutter | None = None
 
     def handle_connect(self, event: Request) -> None:
         """Offer the extension to the application, whose task has not begun yet."""
@@ -35,13 +37,21 @@ class WireProtocol(CertifiedWebSocket):
 
     def data_received(self, data: bytes) -> None:
         """Take in what the socket brought."""
-        if self.inbox is not None:
-            self.inbox.turn()
-        super().data_received(data)
+        if self.inbox is None or self.cutter is None:
+            super().data_received(data)
+            return
+        self.inbox.turn()
+        for part in self.cutter.cut(data):
+            if isinstance(part, Raw):
+                super().data_received(part.data)
+            else:
+                self.inbox.put(part)
 
     def _take_over(self) -> "AcceptedTransport":
         earlier, self.inbox = self.queue, Inbox(self.transport.pause_reading, self.transport.resume_reading)
         self.queue = _Events(self.inbox)
+        if earlier.empty():  # nobody may send before the handshake is answered; who did is read by the library alone
+            self.cutter = Cutter(masked=True, limit_bytes=self.conn.max_message_size)
         while not earlier.empty():
             self.queue.put_nowait(earlier.get_nowait())
         if self.read_paused:
@@ -78,11 +88,7 @@ class AcceptedTransport:
         wire = self._wire
         if not wire.writable.is_set() or wire.disconnected or wire.conn.state is not State.OPEN:
             return False
-        if isinstance(frame, str):
-            wire.conn.send_text(frame.encode())
-        else:
-            wire.conn.send_binary(frame)
-        wire.transport.writelines(wire.conn.data_to_send())
+        wire.transport.write(framed(frame, masked=False))
         return True
 
     async def send(self, frame: Frame) -> None:
@@ -103,6 +109,7 @@ class AcceptedTransport:
 
     async def close(self, code: int = NORMAL, reason: str = "") -> None:
         """Send the goodbye; the server waits for the client's."""
+        self._inbox.stop(closed_with(code, reason))
         if self._wire.conn.state is not State.OPEN:
             return
         try:
