@@ -211,6 +211,7 @@ REQUIREMENTS = (
         "Who was revoked is put out, also while the handshake is answered.",
         HUB + "test_devices.py::test_a_revoked_device_is_put_out_and_stays_out",
         HUB + "test_devices.py::test_a_device_revoked_while_its_handshake_is_answered_is_not_served",
+        ATTACK + "test_newcomer_that_is_put_out_during_the_probe_is_not_taken_in",
         CREDENTIAL + "test_new_credential_replaces_the_old_and_revoking_takes_it_away",
     ),
 )

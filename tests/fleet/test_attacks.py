@@ -160,6 +160,19 @@ async def test_newcomer_that_leaves_during_the_probe_changes_nothing(fleet, list
     assert (await call)[0].result == "here"
 
 
+async def test_newcomer_that_is_put_out_during_the_probe_is_not_taken_in(fleet, listener, until):
+    silent = await device(listener, until)
+    newcomer = await listener.dial()
+    await newcomer.say({"type": "register", "status": "ok", "client_id": "dev1", "metadata": {"platform": "linux"}})
+    await silent.hear()  # the probe
+    await fleet.expel("dev1", "the credential was revoked")
+    with pytest.raises(ConnectionClosed) as closed:
+        await newcomer.connection.recv()
+    assert closed.value.rcvd.reason == "the credential was revoked"
+    assert fleet.get("dev1").status is DeviceStatus.DISCONNECTED
+    assert fleet.client_ids() == ()
+
+
 async def test_device_may_not_target_another_device(listener, until, tasks):
     await device(listener, until, "victim")
     rogue = await device(listener, until, "rogue")

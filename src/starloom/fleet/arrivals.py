@@ -78,8 +78,8 @@ class Arrivals:
             refusal = Refusal(text, "duplicate")
         if refusal is None and visit.client_type is ClientType.DEVICE:
             refusal = self._held(asked)
-        if visit.over.is_set():
-            return  # it left while we probed; the older connection stays
+        if visit.over.is_set() or visit.protocol.closing is not None:
+            return  # it left, or was put out, while we probed; the older connection stays
         credential = None
         if refusal is None and visit.principal.invite is not None:
             credential = self._redeemed(visit.principal.invite, asked)
