@@ -53,6 +53,18 @@ async def ours(base_url: str) -> Callable[[], Awaitable[object]]:
     return lambda: model.complete(messages, Step)
 
 
+async def ours_followed(base_url: str) -> Callable[[], Awaitable[object]]:
+    """Return one step through our `Model`, its reply streamed in about fifteen chunks and followed."""
+    from starloom.llm.completion import ProviderModel
+    from starloom.llm.openai_compatible import Connection
+    from starloom.llm.port import Message
+    from starloom.llm.settings import ModelProfile
+
+    model = ProviderModel(Connection(ModelProfile(provider="endpoint", model="scripted", base_url=base_url)))
+    messages = [Message(role, text) for role, text in TURNS]  # type: ignore[arg-type]
+    return lambda: model.complete(messages, Step, follow=lambda _: None)
+
+
 async def agent(base_url: str) -> Callable[[], Awaitable[object]]:
     """Return one step through pydantic-ai's agent."""
     from pydantic_ai import Agent, NativeOutput
@@ -83,9 +95,37 @@ async def bare(base_url: str) -> Callable[[], Awaitable[object]]:
     return step
 
 
+async def bare_followed(base_url: str) -> Callable[[], Awaitable[object]]:
+    """Return the same through the openai client's stream."""
+    from openai import AsyncOpenAI
+
+    client = AsyncOpenAI(base_url=base_url, api_key="x")
+    schema = {"name": "Step", "schema": Step.model_json_schema()}
+    messages = [{"role": role, "content": text} for role, text in TURNS]
+
+    async def step() -> object:
+        stream = await client.chat.completions.create(
+            model="scripted",
+            messages=messages,  # type: ignore[arg-type]
+            response_format={"type": "json_schema", "json_schema": schema},
+            stream=True,
+        )
+        pieces = [chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices]
+        return Step.model_validate_json("".join(pieces))
+
+    return step
+
+
 async def measure(base_url: str, steps: int) -> None:
     """Print the CPU milliseconds of a step, best of three rounds, for each layer."""
-    for name, make in (("bare openai client", bare), ("pydantic-ai agent", agent), ("our layer", ours)):
+    layers = {
+        "bare openai client": bare,
+        "pydantic-ai agent": agent,
+        "our layer": ours,
+        "bare openai client, streamed": bare_followed,
+        "our layer, followed": ours_followed,
+    }
+    for name, make in layers.items():
         step = await make(base_url)
         for _ in range(5):
             await step()
