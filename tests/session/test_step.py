@@ -13,7 +13,7 @@ from starloom.processing.dispatch import CommandStatus
 from starloom.processing.processing_context import ProcessingPhase
 from starloom.processing.processor import ProcessorTemplate
 from starloom.safety.policy import Decision
-from starloom.session.step import StepRecorder, to_journal
+from starloom.session.step import StepRecorder, from_journal, to_journal
 
 
 def processor(recorder, error=None):
@@ -76,6 +76,14 @@ async def test_one_unknown_cost_makes_the_sum_unknown_and_never_zero():
             Acted("A", "files.read", {"path": "a"}, Decision.DENY, CommandStatus.SKIPPED, error="no"),
             events.AgentAction("A", "files.read", {"path": "a"}, "deny", "skipped", "t", "d", "no"),
         ),
+        (
+            Responded("A", 2, {"status": "CONTINUE"}, screen="0f", suspicions=("orders",), withheld=True),
+            events.AgentResponse("A", 2, {"status": "CONTINUE"}, "t", "0f", ["orders"], True),
+        ),
+        (
+            Acted("A", "f.read", {}, Decision.ALLOW, CommandStatus.SUCCESS, step=2, index=1, result="shown"),
+            events.AgentAction("A", "f.read", {}, "allow", "success", "t", "d", None, 2, 1, "shown"),
+        ),
         (Spent("shell", "m", Usage(3, 2)), events.CostRecorded("shell", "m", 3, 2, cost=None, task_id="t")),
         (Asked("q", "Which?"), events.QuestionAsked("q", "Which?", task_id="t")),
         (Answered("q", "b", "nobody"), events.QuestionAnswered("q", "b", by="nobody")),
@@ -85,3 +93,10 @@ def test_reports_become_events_that_the_journal_can_keep(report, event):
     made = to_journal(report, task_id="t", device_id="d")
     assert made == event
     assert events.decode(made.kind, events.encode(made)) == made
+    if not isinstance(report, Acted) or report.step:  # older records of actions do not say which they are
+        assert from_journal(made) == report
+
+
+def test_what_no_agent_reports_is_none_of_its_reports():
+    assert from_journal(events.AgentAction("task", "files.read", {}, "allow", "success", "t", "d")) is None
+    assert from_journal(events.TaskCompleted("t", 1)) is None
