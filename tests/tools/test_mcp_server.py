@@ -9,6 +9,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from starloom.blobs import Blob
 from starloom.errors import UsageError
 from starloom.safety.policy import Risk
 from starloom.safety.rules import owner_limit, propose
@@ -72,6 +73,17 @@ async def test_result_that_is_no_object_travels_as_text():
         result = await client.call_tool("t.names", {})
     assert json.loads(result.content[0].text) == ["ä", "b"]
     assert result.structured_content is None
+
+
+async def test_bytes_travel_as_an_image():
+    async def picture() -> Blob:
+        """Return a picture."""
+        return Blob("image/png", b"abc")
+
+    router = ToolRouter([Toolset("t", (tool(picture, name="t.picture", risk=Risk.READ),))])
+    async with Client(build_server(router)) as client:
+        (image,) = (await client.call_tool("t.picture", {})).content
+    assert (image.type, image.mime_type, image.data) == ("image", "image/png", "YWJj")
 
 
 async def test_owner_limit_holds_for_mcp_clients_too(tmp_path):
