@@ -15,7 +15,7 @@ from tests.llm.wires import WIRES, Turn, speaking
 from starloom.llm.completion import ProviderModel
 from starloom.llm.faults import FaultKind, ModelFault
 from starloom.llm.metering import Meter, metered
-from starloom.llm.openai_compatible import Connection
+from starloom.llm.openai_compatible import Connection, _parameters
 from starloom.llm.port import Image, Message, Progress
 from starloom.llm.scripted import Broken, Fault, Line, Said, ScriptedServer
 from starloom.llm.settings import ModelProfile, OutputMode
@@ -80,6 +80,9 @@ async def test_each_wire_gives_the_same_step_whole_and_followed(wire: str) -> No
     assert len(counts) > 4
     assert counts == sorted(counts)
     assert not followed.usage.is_estimated
+    kept = _parameters(Step, OutputMode.NATIVE).output_object
+    assert kept is not None
+    assert kept.json_schema == Step.model_json_schema()  # shared by all requests, changed by none
 
 
 @pytest.mark.parametrize(

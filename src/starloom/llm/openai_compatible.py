@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -306,6 +307,7 @@ def _history(messages: Sequence[Message]) -> "list[ModelMessage]":
     return [*history, ModelRequest(parts)] if parts else history
 
 
+@lru_cache(maxsize=128)  # the library copies what it changes; a schema is slow to write out
 def _parameters(schema: type[BaseModel], mode: OutputMode) -> "ModelRequestParameters":
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition

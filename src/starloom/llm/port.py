@@ -7,6 +7,7 @@ provider's library. Chosen by role in `llm.roles`.
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel
@@ -158,9 +159,14 @@ class Generated:
     usage: Usage = field(default_factory=Usage)
 
 
+@lru_cache(maxsize=128)  # a schema is the same for every step of a role, and slow to write out
+def _schema_size(schema: type[BaseModel]) -> int:
+    return len(json.dumps(schema.model_json_schema()))
+
+
 def estimated_tokens(messages: Sequence[Message], schema: type[BaseModel] | None = None) -> int:
     """Return a cautious estimate of what the turns, and the schema sent with them, will be counted as."""
     size = sum(len(message.text.encode()) for message in messages)
-    size += len(json.dumps(schema.model_json_schema())) if schema is not None else 0
+    size += _schema_size(schema) if schema is not None else 0
     images = sum(len(message.images) for message in messages)
     return size // _BYTES_A_TOKEN + images * _TOKENS_AN_IMAGE + 4 * len(messages)
