@@ -81,6 +81,16 @@ async def test_outbox_keeps_results_until_they_are_acknowledged(path):
     await journal.close()
 
 
+async def test_calls_of_an_attempt_s_agent_are_settled_with_it_and_no_other_s_are(path):
+    journal = await AttemptJournal.open(path)
+    for name in ("run:a:1/A.1.0", "run:a:1/AppAgent:files.2.1", "run:a:1", "run:a:10/A.1.0", "run:a:1.0"):
+        await journal.begin(AttemptId(name))
+        await journal.finish(AttemptId(name), 1)
+    await journal.acknowledge(AttemptId("run:a:1"))
+    assert [item.attempt_id for item in await journal.unacknowledged()] == ["run:a:10/A.1.0", "run:a:1.0"]
+    await journal.close()
+
+
 async def test_running_attempt_is_not_in_the_outbox_and_cannot_be_acknowledged(path):
     journal = await AttemptJournal.open(path)
     await journal.begin(A)
