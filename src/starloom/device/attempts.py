@@ -218,7 +218,18 @@ def _finish(connection: sqlite3.Connection, attempt_id: AttemptId, text: str) ->
 
 
 def _acknowledge(connection: sqlite3.Connection, attempt_id: AttemptId) -> None:
-    """Settle an attempt that has ended, with its agent's calls; one that runs has nothing to acknowledge."""
+    """Settle an attempt that has ended, with its agent's calls; one that runs has nothing to acknowledge.
+
+    Without a sync of its own, the next one takes it along: lost with the power, it leaves a result in the outbox.
+    """
+    connection.execute("PRAGMA synchronous=NORMAL")
+    try:
+        _settle(connection, attempt_id)
+    finally:
+        connection.execute("PRAGMA synchronous=FULL")
+
+
+def _settle(connection: sqlite3.Connection, attempt_id: AttemptId) -> None:
     connection.execute(
         "UPDATE attempts SET acknowledged = 1 WHERE state != 'started' AND acknowledged = 0"
         " AND (attempt_id = ? OR (attempt_id > ? AND attempt_id < ?))",
