@@ -273,3 +273,27 @@ async def test_a_run_that_is_cut_ends_as_one_that_was_not(at, lets_act, tmp_path
 @pytest.mark.parametrize("cuts", [[(9, True), (3, False), (2, True)], [(13, False), (1, True), (9, False), (12, True)]])
 async def test_it_does_so_however_often_it_is_cut(cuts, tmp_path, uncut):
     await check(tmp_path / "run", cuts, uncut)
+
+
+async def test_a_call_is_never_made_from_arguments_that_were_redacted(tmp_path):
+    secret = {"path": "a.txt", "text": "password: hunter2hunter2"}
+    lines = [said("CONTINUE", ("files.write", secret)), said("FINISH", result="told")]
+
+    def line(body: dict[str, Any]) -> dict[str, Any]:
+        return lines[sum(message["role"] == "assistant" for message in body["messages"])]
+
+    (tmp_path / "work").mkdir()
+    with ScriptedServer([line]) as server:
+        async with hub(tmp_path, server, FIRST + 2) as (galaxy, journal):
+            run_id = await galaxy.submit_goal("Write the password to a.txt", "here")
+            assert not await one_life(galaxy, journal, run_id)
+        async with hub(tmp_path, server) as (galaxy, journal):
+            [reply] = [i.event for i in await galaxy.journal.read(run_id) if isinstance(i.event, AgentResponse)]
+            assert (reply.withheld, "hunter2" in str(reply.response)) == (True, False)
+            await galaxy.resume_all()
+            assert await one_life(galaxy, journal, run_id)
+            events = [item.event for item in await galaxy.journal.read(run_id)]
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].stop_reason == "finished"
+    assert not (tmp_path / "work" / "a.txt").exists()
+    assert "says that it took effect" in server.requests[-1].texts[3]
