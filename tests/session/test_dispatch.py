@@ -20,6 +20,7 @@ from starloom.processing.dispatch import Command, CommandStatus
 from starloom.session.carrying import Carrier, Doubts
 from starloom.session.desk import ApprovalDesk
 from starloom.session.dispatch import FleetDispatcher
+from starloom.session.recall import recall
 
 RUN = RunId("run_1")
 ATTEMPT = Attempt(RUN, TaskId("goal"), 1, AttemptId("run_1:goal:1"), DeviceId("d"), "goal", "Do it.")
@@ -83,7 +84,7 @@ class Bench:
         for _ in range(50):
             await asyncio.sleep(0)
         [asked] = [i.event for i in await self.journal.read(RUN) if isinstance(i.event, QuestionAsked)]
-        assert "'shell.run for goal'" in asked.question
+        assert "'shell.run for goal (call A.1.0)'" in asked.question
         assert "the agent is told that it had no effect" in asked.question
         self.desk.reply(asked.question_id, answer)
         return await call
@@ -115,6 +116,19 @@ async def test_a_call_that_was_cut_off_is_a_person_s_to_know_and_the_agent_goes_
     assert result.status is status
     assert words in (result.result or result.error)
     assert (bench.hands.ended, len(bench.fleet.calls)) == (None, 1)
+
+
+async def test_an_answer_about_one_call_is_none_about_another_call_of_the_same_tool_after_a_restart():
+    before = Bench(CUT_OFF)
+    await before.answered(WRITE, "yes")
+    after = Bench(CUT_OFF)
+    after.desk.restore(RUN, recall(await before.journal.read(RUN)))
+    call = asyncio.ensure_future(after.one(replace(WRITE, call_id="A.1.1")))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    [asked] = [i.event for i in await after.journal.read(RUN) if isinstance(i.event, QuestionAsked)]
+    after.desk.reply(asked.question_id, "no")
+    assert "counts as not done" in (await call).error
 
 
 async def test_a_person_s_fail_ends_the_goal_in_doubt():

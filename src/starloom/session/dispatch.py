@@ -70,7 +70,7 @@ class FleetDispatcher:
         call = replace(
             attempt,
             attempt_id=AttemptId(call_id),
-            name=f"{command.tool} for {attempt.name or attempt.task_id}",
+            name=f"{command.tool} for {attempt.name or attempt.task_id} (call {command.call_id})",
             timeout_s=timeout_s,
         )
         wire = messages.Command(
