@@ -297,3 +297,21 @@ async def test_a_call_is_never_made_from_arguments_that_were_redacted(tmp_path):
     assert events[-1].stop_reason == "finished"
     assert not (tmp_path / "work" / "a.txt").exists()
     assert "says that it took effect" in server.requests[-1].texts[3]
+
+
+async def test_a_secret_is_hidden_in_an_error_before_the_error_is_cut_to_its_bound(tmp_path):
+    secret = "sk-" + "k" * 4_000  # so long that the cut goes through it
+    path = "/".join(["x" * 90] * 39) + "/" + secret
+    lines = [said("CONTINUE", ("files.read", {"path": path})), said("FAIL", comment="no")]
+
+    def line(body: dict[str, Any]) -> dict[str, Any]:
+        return lines[sum(message["role"] == "assistant" for message in body["messages"])]
+
+    (tmp_path / "work").mkdir()
+    with ScriptedServer([line]) as server:
+        async with hub(tmp_path, server) as (galaxy, journal):
+            run_id = await galaxy.submit_goal("Read it", "here")
+            assert await one_life(galaxy, journal, run_id)
+            [acted] = [i.event for i in await galaxy.journal.read(run_id) if isinstance(i.event, AgentAction)]
+    assert acted.error
+    assert "kkk" not in acted.error

@@ -36,7 +36,7 @@ class Acted:
     Attributes:
         step: whose reply it stands in.
         index: which of the reply's actions it is, from 0.
-        result: what came out, of any size; as read from a record, the text that the agent was shown.
+        error, result: what came out, of any size; as read from a record, the text that the agent was shown.
     """
 
     agent: str

@@ -252,8 +252,9 @@ class _Recorder:
                 hidden = redactor.mapping(response)
                 return replace(event, response=hidden, withheld=hidden.get("action") != response.get("action"))
             case Acted(arguments=arguments, error=error, result=result):
-                shown = None if result is None else clip(as_text(redactor.value(result)), _AGENT_LIMITS.result_tokens)
-                error = None if error is None else redactor.text(error)
+                bound = _AGENT_LIMITS.result_tokens  # secrets first: a cut could leave a part of one
+                shown = None if result is None else clip(as_text(redactor.value(result)), bound)
+                error = None if error is None else clip(redactor.text(error), bound)
                 return replace(event, arguments=redactor.mapping(arguments), error=error, result=shown)
             case _:
                 return event

@@ -119,7 +119,7 @@ class ActThroughDispatcher:
                 dict(action.arguments),
                 decision,
                 result.status,
-                error=None if result.error is None else outcome.shown,
+                error=result.error,
                 step=step,
                 index=index,
                 result=result.result,
