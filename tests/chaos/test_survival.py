@@ -7,6 +7,8 @@ import sqlite3
 
 import pytest
 
+from starloom.llm.scripted import ScriptedServer
+
 pytestmark = pytest.mark.chaos
 
 SLOW = "sleep 1; echo {task} >> ledger.txt; sleep 1"
@@ -146,3 +148,31 @@ def test_a_link_that_is_cut_in_the_middle_costs_nothing(running):
     assert ended(running, run_id)["stop_reason"] == "finished"
     assert running.ledger("north") == {"a": 1}
     assert len(kinds(running, run_id, "task_started")) == 1
+
+
+def agents_model(body: dict) -> dict:
+    """Append one line, and end with what the agent was told of it."""
+    told = [message["content"] for message in body["messages"] if message["content"].startswith("shell.run ")]
+    if told:
+        return {"thought": "t", "status": "FINISH", "result": told[0].partition(":")[0]}
+    action = {"tool": "shell.run", "arguments": {"command": ["sh", "-c", SLOW.format(task="a")]}}
+    return {"thought": "t", "status": "CONTINUE", "action": action}
+
+
+def test_a_link_that_is_cut_under_an_agent_s_call_costs_nothing_and_the_agent_goes_on(running):
+    with ScriptedServer([agents_model]) as server:
+        running.kill_hub()
+        running.environ = {"STARLOOM_MODEL": server.model_form}
+        running.start_hub()
+        running.until("the hub is up again", lambda: running.online("hub", "north"))
+        run_id = submit(running, {"task_id": "a", "target_device_id": "north", "description": "Note a."})
+        approve(running, run_id, "a")
+        running.until("the tool runs", lambda: running.ledger("north")["a"])
+        assert running.proxy.cut() > 0
+        assert ended(running, run_id)["stop_reason"] == "finished"
+        assert len(server.requests) == 2
+    [done] = kinds(running, run_id, "task_completed")
+    assert done["result"] == "shell.run succeeded"
+    assert running.ledger("north") == {"a": 1}
+    assert len(kinds(running, run_id, "task_started")) == len(kinds(running, run_id, "agent_action")) == 1
+    assert kinds(running, run_id, "question_asked") == []
