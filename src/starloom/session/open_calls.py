@@ -7,6 +7,7 @@ is not synced to the disk: it outlives a killed process, and a machine without p
 """
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from uuid import uuid4
 from starloom.errors import StoreError
 from starloom.ids import RunId
 from starloom.llm.port import Usage
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +79,21 @@ class OpenCalls:
             note.remove()
 
     def left_over(self) -> list[tuple[str, OpenCall]]:
-        """Return the calls that a dead hub left open, each with the name under which it is forgotten."""
+        """Return the calls that a dead hub left open, each with the name under which it is forgotten.
+
+        A note that a fall of the machine spoilt is logged and taken away: it must not hold up the start.
+        """
         found = []
+        for part in self._folder.glob("*.part"):
+            part.unlink(missing_ok=True)
         for path in sorted(self._folder.glob("*.json")):
-            said = json.loads(path.read_text(encoding="utf-8"))
-            call = OpenCall(RunId(said["run"]), said["role"], said["model"], said["task"], Usage(**said["used"]))
+            try:
+                said = json.loads(path.read_text(encoding="utf-8"))
+                call = OpenCall(RunId(said["run"]), said["role"], said["model"], said["task"], Usage(**said["used"]))
+            except (ValueError, TypeError, KeyError) as error:
+                _LOG.warning("The note of a model call %s cannot be read and is not counted: %s", path.name, error)
+                path.unlink(missing_ok=True)
+                continue
             found.append((path.stem, call))
         return found
 
