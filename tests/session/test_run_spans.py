@@ -136,3 +136,15 @@ async def test_a_run_that_an_earlier_hub_began_has_a_span_of_its_own_here() -> N
     spans.heard(RUN, e.RunEnded("finished"))
     assert [(span.path, span.has_failed, span.has_ended) for span in provider.made] == [("run", False, True)]
     assert provider.made[0].attributes["starloom.stop_reason"] == "finished"
+
+
+async def test_a_hub_that_closes_ends_the_spans_of_runs_under_way() -> None:
+    provider = Spans()
+    spans = RunSpans(provider)
+    journal = TracedJournal(MemoryJournal(ManualClock()), spans)
+    spans.heard(RUN, e.TaskStarted("t1", 1, "r1:t1:1", "hub"))
+    with spans.call(RUN, "t1"):
+        pass
+    await journal.close()
+    assert [span.name for span in provider.made] == ["run", "task t1", "invoke_agent"]
+    assert all(span.has_ended for span in provider.made)

@@ -126,6 +126,11 @@ class RunSpans:
             task.end_step()
             _end(task.span, error)
 
+    def close(self) -> None:
+        """End what is open: the hub stops, and its runs go on in another one's spans."""
+        for run_id in list(self._runs):
+            self._ended(run_id, "interrupted")
+
     def _ended(self, run_id: RunId, reason: str) -> None:
         for task_id in list(self._run(run_id).tasks):
             self._end_task(run_id, task_id, "interrupted")
@@ -192,5 +197,6 @@ class TracedJournal:
         return await self._journal.runs(limit)
 
     async def close(self) -> None:
-        """See `Journal.close`."""
+        """End the open spans; see `Journal.close`."""
+        self._spans.close()
         await self._journal.close()
