@@ -3,6 +3,7 @@
 Called by `model use`. The new text is written only when it reads as what was meant; else the user is told what to do.
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,31 +19,37 @@ def changed(text: str, path: Sequence[str], value: str) -> str:
     Raises:
         UsageError: the text is laid out so that it cannot be changed safely.
     """
-    before = yaml.safe_load(text)
-    after = _edited(text, path, value)
+    where = ".".join(path)
+    failure = UsageError(f"The settings file cannot be changed by itself. Set {where!r} to {value!r} in it yourself.")
     try:
-        is_meant = yaml.safe_load(after) == _with(before or {}, path, value)
-    except yaml.YAMLError:
-        is_meant = False
-    if not is_meant:
-        where = ".".join(path)
-        raise UsageError(f"The settings file cannot be changed by itself. Set {where!r} to {value!r} in it yourself.")
-    return after
+        meant = _with(yaml.safe_load(text) or {}, path, value)
+        after = _edited(text, path, value)
+        if yaml.safe_load(after) == meant:
+            return after
+    except (yaml.YAMLError, TypeError, AttributeError) as error:  # no YAML, or no mapping where one should be
+        raise failure from error
+    raise failure
 
 
 def write_setting(file: Path, path: Sequence[str], value: str) -> None:
-    """Set the value in the file, which is made when there is none.
+    """Set the value in the file, which is made when there is none; a link stays a link, and the mode stays.
 
     Raises:
         UsageError: the file cannot be written, or not be changed safely.
     """
     try:
-        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        real = file.resolve()
+        text = real.read_text(encoding="utf-8") if real.exists() else ""
         content = changed(text, path, value)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_suffix(".part")
+        real.parent.mkdir(parents=True, exist_ok=True)
+        part = real.with_suffix(".part")
+        part.touch()
+        if real.exists():
+            shutil.copymode(real, part)
         part.write_text(content, encoding="utf-8")
-        part.replace(file)
+        part.replace(real)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"The settings file {str(file)!r} is not UTF-8 text.") from error
     except OSError as error:
         raise UsageError(f"The settings file {str(file)!r} cannot be written: {error.strerror}.") from error
 
