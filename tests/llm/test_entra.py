@@ -162,3 +162,36 @@ def test_what_does_not_fit_is_said_when_the_model_is_opened() -> None:
         find_key(ModelProfile(provider="azure", model="m", base_url="http://h/v1", entra=identity), {}, lambda _: None)
     with pytest.raises(UsageError, match="only Azure"):
         Connection(ModelProfile(provider="openai", model="m", entra=identity))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {**TOKEN, "expires_in": "soon"},
+        {**TOKEN, "expires_in": [1]},
+        {**TOKEN, "expires_in": "nan"},
+        '{"access_token": "eyJ-token-1", "expires_in": Infinity}',
+        {**TOKEN, "access_token": "eyJ\r\nx-evil: 1"},
+        {**TOKEN, "access_token": "ключ"},
+        {**TOKEN, "access_token": ""},
+    ],
+)
+async def test_an_answer_that_is_no_token_is_refused_without_showing_it(said: Any) -> None:
+    with login((200, said)) as fake:
+        async with httpx2.AsyncClient() as http:
+            identity = EntraIdentity(tenant_id="t", client_id="c", login_url=fake.url)
+            tokens = EntraTokens(identity, SecretStr(SECRET), http, lambda: 0.0)
+            with pytest.raises(EntraError) as raised:
+                await tokens.refresh()
+    assert "eyJ" not in str(raised.value)
+    assert tokens.token == ""
+
+
+async def test_a_login_endpoint_that_echoes_the_secret_puts_it_into_no_message() -> None:
+    with login((401, {"error": f"bad {SECRET}"})) as fake:
+        async with httpx2.AsyncClient() as http:
+            identity = EntraIdentity(tenant_id="t", client_id="c", login_url=fake.url)
+            tokens = EntraTokens(identity, SecretStr(SECRET), http, lambda: 0.0)
+            with pytest.raises(EntraError) as raised:
+                await tokens.refresh()
+    assert SECRET not in str(raised.value)

@@ -11,6 +11,8 @@ Source: the OAuth 2.0 client-credentials flow and the instance metadata service,
 
 import asyncio
 import importlib.util
+import math
+import re
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,8 @@ _EARLY_S = 300.0  # before its end a token is replaced
 _TIMEOUT_S = 15.0
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _IDENTITY_API = "2018-02-01"
+_TOKEN = re.compile(r"[!-~]+")  # what may stand in a header
+_CODE = re.compile(r"[a-z_]{1,40}")  # of OAuth; anything else could be what was sent
 
 
 class EntraTokens:
@@ -102,9 +106,21 @@ class EntraTokens:
             raise EntraError(f"What answers at {place} is not Entra.") from error
         token = said.get("access_token") if isinstance(said, dict) else None
         if not isinstance(token, str) or not response.is_success:
-            code = str(said.get("error", response.status_code)) if isinstance(said, dict) else response.status_code
+            error_code = str(said.get("error")) if isinstance(said, dict) else ""
+            code = error_code if _CODE.fullmatch(error_code) else response.status_code
             raise EntraError(f"Entra gave no token ({code}). Check the tenant, the client and its secret.")
-        return token, float(said.get("expires_in") or 0)
+        lasts_s = _seconds(said.get("expires_in") or 0)
+        if lasts_s is None or not _TOKEN.fullmatch(token):
+            raise EntraError(f"What answers at {place} is not Entra.")
+        return token, lasts_s
+
+
+def _seconds(said: Any) -> float | None:  # noqa: ANN401 - what stood in the answer
+    try:
+        seconds = float(said)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return seconds if math.isfinite(seconds) else None
 
 
 class EntraError(UsageError):
