@@ -30,6 +30,7 @@ _CALL_MARK = re.compile(r"<(?P<end>/?)(?P<tag>tool_calls?|function_call|toolcall
 _MISTRAL = re.compile(r"\[TOOL_CALLS\]")
 _ELEMENTS = re.compile(r"<(?:[\w-]{1,20}:)?invoke\s+name=|<parameter=|<arg_key>")
 _CALL = re.compile(r"<(?:[\w-]{1,20}:)?invoke\s+name=|<function=")
+_CALL_END = re.compile(r"</(?:[\w-]{1,20}:)?(?:invoke|function|tool_call)>")
 _ARGUMENT = re.compile(
     r"<(?P<prefix>(?:[\w-]{1,20}:)?)parameter(?:\s+name=\"(?P<a>[\w.-]{1,80})\"|=(?P<b>[\w.-]{1,80}))[^<>]{0,80}>"
     r"|<arg_key>\s*(?P<c>[\w.-]{1,80})\s*</arg_key>\s*<arg_value>"
@@ -108,7 +109,8 @@ def elements(text: str) -> dict[str, Json]:
     """Return the arguments of the one call that is written as elements: text, or what stands in braces.
 
     Raises:
-        BadCallError: there is more than one call, an argument has no end or stands twice, or its JSON is spoilt.
+        BadCallError: there is more than one call, or an object beside it; an argument has no end, stands twice,
+            or its JSON is spoilt.
     """
     calls = len(_CALL.findall(text)) or text.count("<tool_call>")
     if calls > 1:
@@ -125,8 +127,11 @@ def elements(text: str) -> dict[str, Json]:
             raise BadCallError(f"the argument {name!r} stands twice")
         found[name] = _value(name, text[argument.end() : at])
         at += len(closing)
-    if not re.search(r"</(?:[\w-]{1,20}:)?(?:invoke|function|tool_call)>", text[at:]):
+    end = _CALL_END.search(text, at)
+    if end is None:
         raise BadCallError("the call has no end", is_truncated=True)
+    if "{" in text[end.end() :]:
+        raise BadCallError("the reply holds a call and something in braces; give exactly one")
     return found
 
 

@@ -42,6 +42,7 @@ _FENCE = re.compile(r"(```|~~~)[^\n`]*?(?:\r?\n|(?=\s*[\[{]))(.*?)\1", re.DOTALL
 _LANGUAGES = {"json", "json5", "jsonc", "python", "javascript", "js", "text"}
 _VALUE_START = re.compile(r"[{｛]|[\[［](?=\s*[\[{\"“'］\]｛［])")
 _CLOSING = re.compile("[}｝]")
+_TORN = re.compile(r"[\"'”’]\s*[,}]")  # the end of a text whose beginning was dropped as thinking
 _REAL_OBJECT = re.compile(r"[{｛]\s*(?:[\"'“”„‘`＂}｝]|[A-Za-z_][\w-]*\s*[:：]|//|/\*|[#,:;])|[\[［]")
 
 
@@ -88,7 +89,7 @@ def _repaired(text: str, finish: Finish) -> Parsed | Unreadable:
         return _from_elements(text, repairs)
     text = _noted("special_tokens", _SPECIAL.sub(" ", text), text, repairs)
     calls = called(text)
-    if calls is not None:
+    if calls is not None and not _VALUE_START.search(text.replace(calls, "", 1)):  # else it may be quoted in an answer
         text = _noted("tool_call_text", calls, text, repairs)
     return _search(text, repairs)
 
@@ -178,6 +179,8 @@ def _search(text: str, repairs: list[str]) -> Parsed | Unreadable:
         return found
     if not found:
         return _encoded(text, repairs)
+    if "thinking" in repairs and _TORN.search(text, found[-1].end):
+        return Unreadable("a value stands inside the text of another")
     before = text[: found[0].start].strip("` \n\r\t~")
     if before or text[found[-1].end :].strip("` \n\r\t~"):
         is_language = not before or before.lower() in _LANGUAGES
