@@ -130,3 +130,13 @@ async def test_what_an_earlier_life_asked_for_an_attempt_that_is_over_is_closed_
     approval = next(event for event in events if isinstance(event, ApprovalAnswered))
     assert (approval.approval_id, approval.approved, approval.by) == ("approval_1", False, "recovery")
     assert [event.question_id for event in events if isinstance(event, QuestionAnswered)] == ["question_7"]
+
+
+async def test_nothing_stays_open_after_its_run():
+    desk = ApprovalDesk(MemoryJournal(ManualClock()), CountingIds())
+    await desk.record(Asked(an_approval()))  # whoever asked was stopped before it could wait
+    assert desk.is_open("approval_1")
+    desk.forget(RunId("run_2"))
+    assert desk.is_open("approval_1")
+    desk.forget(RUN)
+    assert not desk.is_open("approval_1")

@@ -41,6 +41,10 @@ class _Waiting(Generic[T]):
         if future is not None:
             future.cancel()
 
+    def close_all(self, run_id: RunId) -> None:
+        for key in [key for key, of in self._runs.items() if of == run_id]:
+            self.close(key)
+
     def run_of(self, key: str) -> RunId | None:
         return self._runs.get(key) if self.is_open(key) else None
 
@@ -98,13 +102,10 @@ class ApprovalDesk:
         past.forget(task_id)
 
     def forget(self, run_id: RunId) -> None:
-        """Close what an earlier life of the run asked and nobody waits for any more; the run is over here."""
-        past = self._past.pop(run_id, None)
-        if past is not None:
-            for approval in past.approvals.values():
-                self._approvals.close(approval.approval_id)
-            for question in past.questions.values():
-                self._questions.close(question.question_id)
+        """Close what was asked for a run that is over here; nobody waits for it any more."""
+        self._past.pop(run_id, None)
+        self._approvals.close_all(run_id)
+        self._questions.close_all(run_id)
 
     async def record(self, item: GateRecord) -> None:
         """Journal what the gate asked and what it was told, once."""
