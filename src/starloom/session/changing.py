@@ -31,7 +31,7 @@ class Starts:
 
     def __init__(self, galaxy: Galaxy) -> None:
         self._galaxy = galaxy
-        self._locks: WeakValueDictionary[RunId, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def start(self, request: Request | None, begin: Callable[[RunId | None], Awaitable[RunId]]) -> RunId:
         """Begin a run by `begin`, or return the one that this request began; it is taken up if it has to be.
@@ -44,7 +44,7 @@ class Starts:
             return await begin(None)
         of_key = f"run_{hashlib.sha256(request.key.encode()).hexdigest()[:20]}"
         run_id = RunId(f"{of_key}{request.digest[:12]}")
-        async with self._locks.setdefault(run_id, asyncio.Lock()):
+        async with self._locks.setdefault(of_key, asyncio.Lock()):
             earlier = [record.run_id for record in await self._galaxy.journal.runs(_LOOKED_AT)]
             if run_id not in earlier:
                 if any(name.startswith(of_key) for name in earlier):

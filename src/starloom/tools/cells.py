@@ -9,6 +9,7 @@ stay; the result is read again and only kept when exactly the wanted cells diffe
 
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -25,6 +26,7 @@ Sheets: TypeAlias = dict[str, dict[str, Value]]  # title → coordinate → valu
 Changes: TypeAlias = dict[str, dict[str, list[Value]]]  # title → coordinate → [before, after]
 
 _MOST_CELLS = 200_000
+_WIDEST = 5_000_000  # cells gone through, empty ones too
 _LARGEST_UNPACKED_BYTES = 300 * 1024 * 1024
 _OTHER = "?"  # a kind of cell that is told apart and cannot be written, such as an array formula
 _CELL = re.compile(rb"<((?:\w+:)?)c((?:\s[^>]*?)?)(?:/>|>(.*?)</\1c>)", re.DOTALL)
@@ -33,6 +35,10 @@ _DATA = re.compile(rb"<((?:\w+:)?)sheetData\s*(?:/>|>(.*?)</\1sheetData>)", re.D
 _REFERENCE = re.compile(rb'\br="([A-Z]*)([0-9]+)"')
 _STYLE = re.compile(rb'\bs="[0-9]+"')
 _CACHED = re.compile(rb"(<(?:\w+:)?f(?:\s[^>]*)?(?:/>|>[^<]*</(?:\w+:)?f>))\s*<(?:\w+:)?v(?:/>|>[^<]*</(?:\w+:)?v>)")
+_DAMAGED = (  # what reading a damaged, locked or strange file raises in openpyxl and below it
+    *(ElementTree.ParseError, zipfile.BadZipFile, zlib.error, EOFError, OSError),
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError),
+)
 _CHAIN = "xl/calcChain.xml"
 _CHAIN_ENTRY = re.compile(rb'<(?:\w+:)?(?:Override|Relationship)\s[^>]*calcChain\.xml"[^>]*/>')
 
@@ -67,7 +73,7 @@ def cells_of(workbook: Path) -> Sheets:
         with workbook.open("rb") as file:
             book = openpyxl.load_workbook(file, read_only=True)
             return {str(sheet.title): dict(_cells(sheet, book.epoch)) for sheet in book.worksheets}
-    except (InvalidFileException, zipfile.BadZipFile, ValueError, KeyError, TypeError, OSError) as error:
+    except (InvalidFileException, *_DAMAGED) as error:
         raise NotAWorkbook(str(error)) from error
 
 
@@ -102,7 +108,10 @@ def put_cells_back(workbook: Path, changes: Changes, draft: Path) -> PutBack:
                 wanted.setdefault(title, {})[at] = before
     done = sum(len(cells) for cells in wanted.values())
     if done:
-        _write(workbook, wanted, draft)
+        try:
+            _write(workbook, wanted, draft)
+        except _DAMAGED as error:
+            raise NotAWorkbook(str(error)) from error
         if cells_of(draft) != _with(now, wanted):
             raise NotAWorkbook("its sheets are built in a way that single cells cannot be changed safely")
     return PutBack(done, tuple(left))
@@ -110,14 +119,15 @@ def put_cells_back(workbook: Path, changes: Changes, draft: Path) -> PutBack:
 
 def _cells(sheet: Any, epoch: datetime) -> Iterator[tuple[str, Value]]:  # noqa: ANN401 - openpyxl's read-only sheet
     sheet.reset_dimensions()  # what a file says of its size may be wrong, and is not needed
-    number = 0
+    number = width = 0
     for row in sheet.iter_rows():
+        number += sum(cell.value is not None for cell in row)
+        width += len(row)
+        if number > _MOST_CELLS or width > _WIDEST:
+            raise NotAWorkbook("it has too many cells")
         for cell in row:
             value = _value(cell.value, cell.data_type, epoch)
             if value is not None:
-                number += 1
-                if number > _MOST_CELLS:
-                    raise NotAWorkbook("it has too many cells")
                 yield cell.coordinate, value
 
 

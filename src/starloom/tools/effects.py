@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import BinaryIO, Literal, TypeAlias
 
 from starloom.durable import flush_file, flush_names, make_folder
 from starloom.tools.cells import SUFFIXES, Changes, NotAWorkbook, cells_of, changes_between
@@ -152,9 +152,13 @@ class Effects:
         folder = self._folder_of(effects[0].call_id)
         record = folder / "record.jsonl"
         is_new = not record.exists()
-        with record.open("a", encoding="utf-8") as file:
+        with record.open("a+b") as file:
+            if _is_cut(file):
+                file.write(b"\n")
             for effect in effects:
-                file.write(json.dumps({name: value for name, value in asdict(effect).items() if value}) + "\n")
+                file.write(
+                    json.dumps({name: value for name, value in asdict(effect).items() if value}).encode() + b"\n"
+                )
             file.flush()
             os.fsync(file.fileno())
         if is_new:
@@ -236,6 +240,14 @@ def stamp_of(path: Path) -> str:
         facts = path.lstat()
         return f"{facts.st_ino}:{facts.st_size}:{facts.st_mtime_ns}"
     return ""
+
+
+def _is_cut(file: BinaryIO) -> bool:
+    """Whether a kill left the last line without its end; what is written behind it would be lost with it."""
+    if not file.seek(0, os.SEEK_END):
+        return False
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) != b"\n"
 
 
 def _lines(record: Path) -> list[Effect]:

@@ -83,12 +83,17 @@ def _row(effect: Effect, *, undone: bool, note: str) -> EffectRow:
     return EffectRow(
         call_id=effect.call_id,
         kind=effect.kind,
-        path=effect.path,
-        source=effect.source,
+        path=_shown(effect.path),
+        source=_shown(effect.source),
         undone=undone,
-        note=note,
+        note=_shown(note),
         reversible=not _why_not(effect),
     )
+
+
+def _shown(name: str) -> str:
+    """Return a file's name as it can be sent: bytes that are no text are shown by their numbers."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _why_not(effect: Effect) -> str:
