@@ -16,6 +16,7 @@ async def test_one_key_with_two_bodies_at_once_begins_one_run():
     starts = Starts(SimpleNamespace(journal=journal))
 
     async def begin(run_id: RunId) -> RunId:
+        await asyncio.sleep(0)  # the other request has its turn here
         await journal.append(run_id, [RunStarted("x")])
         return run_id
 
