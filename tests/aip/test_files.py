@@ -70,10 +70,10 @@ def test_image_that_did_not_arrive_whole_fails_its_own_result_only(spoil):
 
 
 def test_too_much_or_too_little_is_refused():
-    assembly = Assembly(limit_bytes=100)
+    assembly = Assembly(limit_bytes=1_000)
     assert not assembly.add(b"x" * 32)
-    assert assembly.add(b"x" * 90)
-    assert not assembly.add(b"x" * 90)
+    assert assembly.add(b"x" * 400)
+    assert not assembly.add(b"x" * 400)
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=3), st.text() | st.integers() | st.none(), max_size=3), max_size=3))
@@ -85,3 +85,38 @@ def test_nonsense_in_the_announcement_harms_nothing(notes):
 def test_chunks_are_bounded():
     _, (attachment,) = take_out([Result(status="success", result=blob())])
     assert [len(frame) for frame in attachment.frames()] == [32 + CHUNK_BYTES, 32 + len(BODY) - CHUNK_BYTES]
+
+
+def test_many_notes_of_one_body_cost_one_look_at_it(monkeypatch):
+    looks = []
+    sha256 = hashlib.sha256
+    _, (attachment,) = take_out([Result(status="success", result=blob())])
+    assembly = Assembly()
+    for frame in attachment.frames():
+        assembly.add(frame)
+    note = attachment.note()
+    notes = [
+        note,
+        note,
+        {**note, "sha256": note["sha256"].upper()},
+        {**note, "sha256": " ".join(note["sha256"][i : i + 2] for i in range(0, 64, 2))},
+    ]
+    monkeypatch.setattr("starloom.aip.files.hashlib.sha256", lambda body: looks.append(len(body)) or sha256(body))
+    (restored,) = assembly.put_back([Result(status="success", result=f"x-starloom-file:{note['sha256']}")], notes)
+    assert restored.result == blob()
+    assert sum(looks) == len(BODY)
+
+
+def test_bodies_mentioned_over_and_over_are_no_more_than_the_limit_when_written_out():
+    results = [Result(status="success", result=[blob(b"x" * 100)] * count) for count in (10, 11)]
+    fits, beyond = (carry([result], Assembly(limit_bytes=1_000))[1][0] for result in results)
+    assert fits == results[0]
+    assert (beyond.status, beyond.error, beyond.result) == ("failure", NOT_WHOLE, None)
+
+
+def test_tiny_frames_count_by_what_they_take():
+    assembly = Assembly(limit_bytes=10_000)
+    taken = 0
+    while assembly.add(b"d" * 32 + b"x"):
+        taken += 1
+    assert taken < 20

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -158,3 +159,31 @@ def test_hints_never_lower_a_risk(risk):
     assert raised(risk, mild, {"starloom": {"risk": "read"}}) is risk
     assert raised(risk, None, {"starloom": "nonsense"}) is risk
     assert raised(risk, None, {"starloom": {"risk": "irreversible"}}) is Risk.IRREVERSIBLE
+
+
+@pytest.mark.parametrize("properties", ["null", "[]", "5"])
+async def test_a_schema_of_nonsense_ends_its_own_server_at_most(tmp_path, properties):
+    program = tmp_path / "nonsense.py"
+    program.write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    asked = json.loads(line)\n"
+        "    if asked.get('method') == 'initialize':\n"
+        "        version = asked['params']['protocolVersion']\n"
+        "        said = {'result': {'protocolVersion': version, 'capabilities': {'tools': {}},\n"
+        "                           'serverInfo': {'name': 'x', 'version': '1'}}}\n"
+        "    elif asked.get('method') == 'tools/list':\n"
+        f"        schema = {{'type': 'object', 'properties': json.loads('{properties}')}}\n"
+        "        said = {'result': {'tools': [{'name': 'a', 'inputSchema': schema}]}}\n"
+        "    else:\n"
+        "        said = {'error': {'code': -32601, 'message': 'no'}}\n"
+        "    if 'id' in asked:\n"
+        "        print(json.dumps({'jsonrpc': '2.0', 'id': asked['id'], **said}), flush=True)\n"
+    )
+    with contextlib.suppress(DeviceError):
+        async with mcp_toolset(McpServer("odd", sys.executable, (str(program),))) as toolset:
+            assert toolset.tools[0].destinations == ()
+
+
+def test_servers_environment_is_not_in_its_text():
+    assert "secret" not in repr(McpServer("odd", "x", environment={"KEY": "secret"}))

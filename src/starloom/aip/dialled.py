@@ -53,7 +53,7 @@ class DialledConnection(ClientConnection):
 
     def _shake_hands(self, data: bytes) -> None:
         """Leave bytes to the library; when the answer's head ends with them, what follows begins with a frame."""
-        begins = self.protocol.state is State.CONNECTING and data.find(_HEAD_END) == len(data) - len(_HEAD_END)
+        begins = self.protocol.state is State.CONNECTING and data.find(_HEAD_END) == len(data) - len(_HEAD_END) >= 0
         super().data_received(data)
         if begins and self.protocol.state is State.OPEN:
             self.cutter = Cutter(masked=False, limit_bytes=self.protocol.max_message_size)

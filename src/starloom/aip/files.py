@@ -22,6 +22,7 @@ CHUNK_BYTES = 1024 * 1024
 DIGEST_BYTES = 32
 MIME_LIMIT = 100
 SCHEME = "x-starloom-file:"
+_FRAME_COST_BYTES = 512  # what a waiting frame takes beside its bytes, so that tiny ones count as well
 NOT_WHOLE = "A file of this result did not arrive whole."
 
 
@@ -82,38 +83,49 @@ class Assembly:
 
     def add(self, frame: bytes) -> bool:
         """Take a binary frame in; False when it is no part of a file or too much waits."""
-        if len(frame) <= DIGEST_BYTES or self._size + len(frame) > self.limit_bytes:
+        size = len(frame) - DIGEST_BYTES + _FRAME_COST_BYTES
+        if len(frame) <= DIGEST_BYTES or self._size + size > self.limit_bytes:
             return False
         self._waiting.setdefault(frame[:DIGEST_BYTES], []).append(memoryview(frame)[DIGEST_BYTES:])
-        self._size += len(frame) - DIGEST_BYTES
+        self._size += size
         return True
 
     def put_back(self, results: Sequence[Result], notes: Sequence[dict[str, Any]]) -> list[Result]:
         """Return results with the announced bodies in place; one whose body is not whole has failed."""
-        blobs = {f"{SCHEME}{note.get('sha256')}": self._whole(note) for note in notes}
+        blobs: dict[str, Blob | None] = {}
+        for note in notes:
+            name = f"{SCHEME}{note.get('sha256')}"
+            if name not in blobs:
+                blobs[name] = self._whole(note)
         self._waiting.clear()
         self._size = 0
-        return [_with_bodies(result, blobs) for result in results]
+        return [_with_bodies(result, blobs, self.limit_bytes) for result in results]
 
     def _whole(self, note: dict[str, Any]) -> Blob | None:
         try:
             digest = bytes.fromhex(str(note.get("sha256")))
         except ValueError:
             return None
-        body = b"".join(self._waiting.get(digest, ()))
+        body = b"".join(self._waiting.pop(digest, ()))  # once: many notes of one body cost one look at it
         if len(body) != note.get("size") or hashlib.sha256(body).digest() != digest:
             return None
         return Blob(str(note.get("mime", ""))[:MIME_LIMIT], body)
 
 
-def _with_bodies(result: Result, blobs: dict[str, Blob | None]) -> Result:
+def _with_bodies(result: Result, blobs: dict[str, Blob | None], limit_bytes: int) -> Result:
+    """Return a result with its bodies; written out, each is as long as every mention of it, so mentions count."""
     missing: list[str] = []
+    left_bytes = limit_bytes
 
     def place(value: Json) -> Json:
+        nonlocal left_bytes
         if isinstance(value, str) and value in blobs:
-            if blobs[value] is None:
+            blob = blobs[value]
+            left_bytes -= len(blob.body) if blob is not None else 0
+            if blob is None or left_bytes < 0:
                 missing.append(value)
-            return blobs[value]
+                return None
+            return blob
         if isinstance(value, list):
             return [place(item) for item in value]
         if isinstance(value, dict):

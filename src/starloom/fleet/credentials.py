@@ -81,6 +81,7 @@ class CredentialStore:
         self._clock = clock
         self._path = path
         self._credentials: dict[str, Credential] = {}
+        self._names: dict[str, str] = {}  # of the credential, by the client's id
         self._invites: dict[str, OpenInvite] = {}
         if path is not None and path.exists():
             self._load(path)
@@ -91,6 +92,7 @@ class CredentialStore:
         name, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         now = self._clock.now().isoformat()
         self._credentials[name] = Credential(name, _digest(secret), client_id, client_type.value, now, invite=invite)
+        self._names[client_id] = name
         self._save()
         return f"{PREFIX}.c.{name}.{secret}"
 
@@ -125,8 +127,8 @@ class CredentialStore:
         found = self._invites.get(invite)
         if found is None or found.redeemed_by not in (None, device_id) or found.device_id not in (None, device_id):
             return None
-        taken = any(known.client_id == device_id and known.invite != invite for known in self._credentials.values())
-        if taken and found.device_id is None:
+        known = self.credential_of(device_id)
+        if known is not None and known.invite != invite and found.device_id is None:
             return None
         self._invites[invite] = replace(found, redeemed_by=device_id)
         return self.issue(device_id, invite=invite)
@@ -146,7 +148,8 @@ class CredentialStore:
 
     def credential_of(self, client_id: str) -> Credential | None:
         """Return a client's credential, without its secret; None: it has none of its own."""
-        return next((known for known in self._credentials.values() if known.client_id == client_id), None)
+        name = self._names.get(client_id)
+        return self._credentials[name] if name is not None else None
 
     def credentials(self) -> tuple[Credential, ...]:
         """Return all credentials, oldest first; none of them holds a secret."""
@@ -164,10 +167,10 @@ class CredentialStore:
         return Principal(ClientType(found.client_type), found.client_id)
 
     def _drop(self, client_id: str) -> bool:
-        names = [name for name, credential in self._credentials.items() if credential.client_id == client_id]
-        for name in names:
+        name = self._names.pop(client_id, None)
+        if name is not None:
             del self._credentials[name]
-        return bool(names)
+        return name is not None
 
     def _expire(self) -> None:
         now = self._clock.now()
@@ -179,6 +182,7 @@ class CredentialStore:
         try:
             content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             self._credentials = {entry["name"]: Credential(**entry) for entry in content["credentials"]}
+            self._names = {known.client_id: known.name for known in self._credentials.values()}
             self._invites = {entry["name"]: OpenInvite(**entry) for entry in content["invites"]}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"The credentials in {str(path)!r} cannot be read: {error}.", path=str(path)) from error

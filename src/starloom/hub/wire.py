@@ -47,6 +47,13 @@ class WireProtocol(CertifiedWebSocket):
             else:
                 self.inbox.put(part)
 
+    def handle_ping(self) -> None:
+        """Answer a ping, unless answers are piling up: one who reads none of them gets none."""
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()
+
     def _take_over(self) -> "AcceptedTransport":
         earlier, self.inbox = self.queue, Inbox(self.transport.pause_reading, self.transport.resume_reading)
         self.queue = _Events(self.inbox)
@@ -93,11 +100,12 @@ class AcceptedTransport:
 
     async def send(self, frame: Frame) -> None:
         """Send one frame."""
-        if not self.send_now(frame):
-            await self._wire.writable.wait()
-            if not self.send_now(frame):
-                received = self._wire.conn.close_rcvd
+        wire = self._wire
+        while not self.send_now(frame):
+            if wire.disconnected or wire.conn.state is not State.OPEN:
+                received = wire.conn.close_rcvd
                 raise closed_with(received.code if received else None, received.reason if received else None)
+            await wire.writable.wait()  # a ping's answer may fill it again before we are woken
 
     def deliver(self, take: Take) -> Awaitable[None]:
         """Hand over every frame as it arrives."""

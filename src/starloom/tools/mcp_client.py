@@ -59,7 +59,7 @@ class McpServer:
     name: str
     command: str = ""
     arguments: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     folder: str | None = None
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -167,8 +167,12 @@ def _is_wanted(item: "mcp_types.Tool", server: McpServer) -> bool:
 
 def _adopted(item: "mcp_types.Tool", client: "Client", server: McpServer) -> Tool:
     rating = server.ratings.get(item.name, ToolRating(Risk.EXTERNAL))
-    properties: dict[str, Any] = item.input_schema.get("properties", {})
-    destinations = _texts(properties) if rating.destinations is None else rating.destinations
+    properties = item.input_schema.get("properties")
+    destinations = (
+        _texts(properties if isinstance(properties, Mapping) else {})
+        if rating.destinations is None
+        else rating.destinations
+    )
     description = visible(item.description or item.title or item.name)[:_LONGEST_DESCRIPTION]
     return Tool(
         name=f"{server.name}.{item.name}",
