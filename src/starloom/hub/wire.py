@@ -27,6 +27,7 @@ class WireProtocol(CertifiedWebSocket):
 
     inbox: Inbox | None = None
     cutter: Cutter | None = None
+    came_early = False  # bytes behind the request, before the application took over: the library is amid a frame
 
     def handle_connect(self, event: Request) -> None:
         """Offer the extension to the application, whose task has not begun yet."""
@@ -38,6 +39,7 @@ class WireProtocol(CertifiedWebSocket):
     def data_received(self, data: bytes) -> None:
         """Take in what the socket brought."""
         if self.inbox is None or self.cutter is None:
+            self.came_early = self.came_early or self.handshake_initiated
             super().data_received(data)
             return
         self.inbox.turn()
@@ -57,7 +59,7 @@ class WireProtocol(CertifiedWebSocket):
     def _take_over(self) -> "AcceptedTransport":
         earlier, self.inbox = self.queue, Inbox(self.transport.pause_reading, self.transport.resume_reading)
         self.queue = _Events(self.inbox)
-        if earlier.empty():  # nobody may send before the handshake is answered; who did is read by the library alone
+        if not self.came_early:  # nobody may send before the handshake is answered; who did is the library's alone
             self.cutter = Cutter(masked=True, limit_bytes=self.conn.max_message_size)
         while not earlier.empty():
             self.queue.put_nowait(earlier.get_nowait())
