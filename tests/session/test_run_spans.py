@@ -148,3 +148,14 @@ async def test_a_hub_that_closes_ends_the_spans_of_runs_under_way() -> None:
     await journal.close()
     assert [span.name for span in provider.made] == ["run", "task t1", "invoke_agent"]
     assert all(span.has_ended for span in provider.made)
+
+
+def test_what_is_written_behind_a_runs_end_opens_no_span() -> None:
+    provider = Spans()
+    spans = RunSpans(provider)
+    spans.heard(RUN, e.RunStarted("x"))
+    spans.heard(RUN, e.RunEnded("finished"))
+    taken_back = e.AgentAction("undo", "files.write", {}, "allow", "success", task_id="t1")
+    for event in (taken_back, e.TaskCancelled("t1", "user")):
+        spans.heard(RUN, event)
+    assert [span.has_ended for span in provider.made] == [True]

@@ -60,10 +60,9 @@ class RunSpans:
             context.detach(token)
 
     def _place(self, run_id: RunId, task_id: str) -> "Span":
-        run = self._run(run_id)
-        task = run.tasks.get(task_id)
+        task = self._task(run_id, task_id)
         if task is None:
-            return run.span
+            return self._run(run_id).span
         if task.is_answered:
             task.end_step()
         if task.step is None:
@@ -96,7 +95,7 @@ class RunSpans:
                 pass
 
     def _step(self, run_id: RunId, event: e.AgentResponse | e.AgentAction) -> None:
-        task = self._run(run_id).tasks.get(event.task_id)
+        task = self._task(run_id, event.task_id)
         if task is None:
             return
         if isinstance(event, e.AgentAction):
@@ -113,6 +112,11 @@ class RunSpans:
             self._runs[run_id] = _Run(self._child("run", None, about))
         return self._runs[run_id]
 
+    def _task(self, run_id: RunId, task_id: str) -> _Task | None:
+        """Return a task's open span; what is written behind a run's end (effects taken back) opens none."""
+        run = self._runs.get(run_id)
+        return run.tasks.get(task_id) if run is not None else None
+
     def _child(self, name: str, parent: "Span | None", about: dict[str, str]) -> "Span":
         from opentelemetry.context import Context
         from opentelemetry.trace import set_span_in_context
@@ -121,8 +125,9 @@ class RunSpans:
         return self._tracer.start_span(name, place, attributes=about)
 
     def _end_task(self, run_id: RunId, task_id: str, error: str = "") -> None:
-        task = self._run(run_id).tasks.pop(task_id, None)
+        task = self._task(run_id, task_id)
         if task is not None:
+            del self._runs[run_id].tasks[task_id]
             task.end_step()
             _end(task.span, error)
 
