@@ -12,7 +12,7 @@ import json
 from starloom.aip.messages import TaskStatus
 from starloom.fleet.errors import CallTimedOut, DeviceLost, DeviceOffline
 from starloom.fleet.fleet import Fleet
-from starloom.journal.events import AgentAction, TaskStarted
+from starloom.journal.events import AgentAction
 from starloom.journal.store import Journal
 from starloom.orchestrator.ports import Attempt, Completed, Failed, Outcome
 from starloom.safety.gate import Gate
@@ -78,16 +78,11 @@ class Delegation:
         return Failed(self._redactor.text(ended.error or "The task failed there without a reason."))
 
     async def _was_sent(self, attempt: Attempt) -> bool:
-        own = sent = False
-        for item in await self._journal.read(attempt.run_id):
-            match item.event:
-                case TaskStarted(attempt_id=attempt_id) if attempt_id == attempt.attempt_id:
-                    own, sent = True, False
-                case AgentAction(tool=tool, status=status, task_id=task_id) if task_id == attempt.task_id:
-                    sent = sent or (own and tool == TASK and status == _SENT)
-                case _:
-                    pass
-        return sent
+        key = _key(attempt)
+        return any(
+            found == key and isinstance(item.event, AgentAction) and item.event.status == _SENT
+            for found, item in await self._journal.keyed(key, attempt.run_id)
+        )
 
     async def _record(
         self, attempt: Attempt, request: str, decision: Decision, status: str, error: str | None = None
@@ -102,7 +97,11 @@ class Delegation:
             device_id=attempt.device_id,
             error=error,
         )
-        await self._journal.append(attempt.run_id, [event], keys=[f"{TASK}:{attempt.attempt_id}"])
+        await self._journal.append(attempt.run_id, [event], keys=[_key(attempt)])
+
+
+def _key(attempt: Attempt) -> str:
+    return f"{TASK}:{attempt.attempt_id}"
 
 
 def request_text(attempt: Attempt) -> str:
