@@ -162,3 +162,11 @@ class TestOverTheWire:
     async def test_upstreams_device_cannot_come_by_invitation(self, listener, store):
         client = await listener.dial(f"?token={store.invite().token}")
         assert (await client.register("dev1"))["error"] == "This invitation is used up, or not for this device"
+
+
+def test_a_right_token_is_right_also_when_its_first_use_cannot_be_kept(clock, tmp_path, caplog):
+    store = CredentialStore(clock, tmp_path / "credentials.json")
+    token = store.issue("dev1")
+    (tmp_path / "credentials.new").mkdir()  # where the next version is written
+    assert store.check(token) == Principal(ClientType.DEVICE, "dev1")
+    assert "could not be kept" in caplog.text

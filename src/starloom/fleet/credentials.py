@@ -11,6 +11,7 @@ need no slow hash), and it is compared in constant time. Remedies D14; the hub's
 import hashlib
 import hmac
 import json
+import logging
 import os
 import secrets
 from dataclasses import asdict, dataclass, field, replace
@@ -22,6 +23,8 @@ from starloom.aip.messages import ClientType
 from starloom.clock import Clock
 from starloom.errors import StoreError
 from starloom.fleet.principals import Principal
+
+log = logging.getLogger(__name__)
 
 PREFIX = "sl1"
 TOKEN_LIMIT = 512
@@ -163,7 +166,10 @@ class CredentialStore:
         if found.used_at is None:
             self._credentials[name] = replace(found, used_at=self._clock.now().isoformat())
             self._invites.pop(found.invite or "", None)
-            self._save()
+            try:
+                self._save()
+            except StoreError as error:  # the token is right all the same; at worst its own device may redeem again
+                log.error("The first use of a token could not be kept. %s", error.message)
         return Principal(ClientType(found.client_type), found.client_id)
 
     def _drop(self, client_id: str) -> bool:
