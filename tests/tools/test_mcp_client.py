@@ -187,3 +187,12 @@ async def test_a_schema_of_nonsense_ends_its_own_server_at_most(tmp_path, proper
 
 def test_servers_environment_is_not_in_its_text():
     assert "secret" not in repr(McpServer("odd", "x", environment={"KEY": "secret"}))
+
+
+async def test_a_complaint_holds_no_secret_that_the_server_was_given():
+    program = "import os, sys; sys.exit('cannot log in with ' + os.environ['KEY'])"
+    server = McpServer("odd", sys.executable, ("-c", program), environment={"KEY": "correct-horse"})
+    with pytest.raises(DeviceError) as error:
+        async with mcp_toolset(server):
+            pass
+    assert "cannot log in with [redacted]" in error.value.message

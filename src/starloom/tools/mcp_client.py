@@ -19,6 +19,7 @@ from starloom.errors import DeviceError
 from starloom.safety.detectors import sanitize_user_input
 from starloom.safety.policy import Risk
 from starloom.safety.provenance import visible
+from starloom.safety.redaction import Redactor
 from starloom.safety.rules import at_least
 from starloom.tools.toolset import Tool, ToolFailure, ToolFunction, Toolset
 
@@ -249,9 +250,14 @@ def _first_line(error: BaseException) -> str:
 
 
 def _unusable(server: McpServer, what: str, complaints: IO[str]) -> DeviceError:
-    """Return the error of a server that is of no use, with the end of what it wrote to its error output."""
+    """Return the error of a server that is of no use, with the end of what it wrote to its error output.
+
+    What was given to it in its environment and its headers is hidden.
+    """
+    hidden = Redactor([*server.environment.values(), *server.headers.values()])
     complaints.seek(0)
-    said = " ".join(visible(complaints.read()).split())[-_LONGEST_COMPLAINT:]
+    said = hidden.text(" ".join(visible(complaints.read()).split()))[-_LONGEST_COMPLAINT:]
     hint = f" It said: {said}" if said else ""
     where = server.command if server.url is None else server.url.partition("?")[0]
-    return DeviceError(f"The MCP server {server.name!r} ({where}) {what}.{hint}", server=server.name)
+    text = hidden.text(f"The MCP server {server.name!r} ({where}) {what}.")
+    return DeviceError(f"{text}{hint}", server=server.name)
