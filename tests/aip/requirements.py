@@ -369,6 +369,7 @@ REQUIREMENTS = (
             CREDENTIAL + "test_new_credential_replaces_the_old_and_revoking_takes_it_away",
             CREDENTIAL + "test_file_holds_no_secret_is_private_and_survives_a_restart",
             CREDENTIAL + "test_damaged_file_is_an_error_not_an_open_door",
+            CREDENTIAL + "test_a_right_token_is_right_also_when_its_first_use_cannot_be_kept",
         ),
     ),
     Requirement(
