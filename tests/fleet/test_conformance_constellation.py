@@ -334,10 +334,13 @@ def test_token_of_an_outpost_comes_from_the_environment():
         ("devices: [{device_id: a}]", "server_url"),
         ("devices: [{device_id: a, server_url: 'http://x'}]", "server_url"),
         ("devices: [7]", "Entry 1"),
+        ("devices:\n - {server_url: 'ws://x?token=SECRET', : ]", "is not YAML"),
+        ("#" * 5_000_000, "the limit for this format"),
     ],
 )
 def test_unusable_device_list_is_explained(tmp_path, text, what):
     path = tmp_path / "devices.yaml"
     path.write_text(text)
-    with pytest.raises(UsageError, match=what):
+    with pytest.raises(UsageError, match=what) as raised:
         read_devices_yaml(path)
+    assert "SECRET" not in raised.value.message

@@ -55,16 +55,17 @@ def read_mcp_servers(file: Path, environ: Mapping[str, str] = os.environ) -> "tu
     """Return the servers in a file, in its order, without the disabled ones.
 
     Raises:
-        UsageError: the file cannot be read, or an entry cannot be used; each is named, with no value of it.
+        UsageError: the file cannot be read or is too large, or an entry cannot be used; each is named, with none of
+            its values.
     """
-    import json
+    from starloom.constellation.parsing import parse, read_text
+    from starloom.constellation.problems import DocumentError
 
+    text, _ = read_text(file)
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"The list of MCP servers {str(file)!r} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise UsageError(f"The list of MCP servers {str(file)!r} is not JSON: {error}.") from error
+        content = parse(text, str(file), is_yaml=False)
+    except DocumentError as error:
+        raise UsageError(f"The list of MCP servers {str(file)!r} is not JSON: {error.message}") from error
     entries = content.get("mcpServers") if isinstance(content, dict) else None
     if not isinstance(entries, dict):
         raise UsageError(f"The list of MCP servers {str(file)!r} has no object `mcpServers`.")

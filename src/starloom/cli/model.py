@@ -116,13 +116,11 @@ def import_agents(file_: Path, as_json: bool) -> int:
     """
     import yaml
 
+    from starloom.constellation.parsing import parse, read_text
     from starloom.llm.agents_yaml import as_document, imported
 
-    try:
-        content = yaml.safe_load(file_.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{str(file_)!r} is not valid YAML.", path=str(file_)) from error
-    found = imported(content)
+    text, _ = read_text(file_)
+    found = imported(parse(text, str(file_), is_yaml=True))
     document = as_document(found.settings)
     if as_json:
         click.echo(json.dumps({"settings": document, "notes": found.notes}, ensure_ascii=False))

@@ -1,5 +1,6 @@
-"""JSON and YAML text to plain values, bounded: size, depth, aliases and repeated keys; for `documents` only.
+"""JSON and YAML text to plain values, bounded: size, depth, aliases and repeated keys; for what people hand us.
 
+Used by `documents`, and by the readers of lists that other programs wrote (devices, models, MCP servers).
 A file that is too large or built to explode is refused before it is expanded, with the place named.
 """
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from starloom.constellation.parsing import parse, read_text
+from starloom.constellation.problems import DocumentError
 from starloom.errors import UsageError
 
 _PLATFORMS = {"windows": "windows", "linux": "linux", "darwin": "linux", "macos": "linux", "mobile": "mobile"}
@@ -70,16 +72,13 @@ def read_devices_yaml(path: Path) -> tuple[OutpostSpec, ...]:
     """Return the devices in an upstream `devices.yaml`, in its order.
 
     Raises:
-        UsageError: the file cannot be read, is not YAML, or entries cannot be used; the message has a line for each.
+        UsageError: the file cannot be read, is too large or not YAML, or entries cannot be used; a line for each.
     """
-    import yaml
-
+    text, _ = read_text(path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"The device list {str(path)!r} cannot be read: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"The device list {str(path)!r} is not YAML: {error}.") from error
+        content = parse(text, str(path), is_yaml=True)
+    except DocumentError as error:
+        raise UsageError(f"The device list {str(path)!r} is not YAML: {error.message}") from error
     entries = content.get("devices") if isinstance(content, dict) else None
     if not isinstance(entries, list):
         raise UsageError(f"The device list {str(path)!r} has no list `devices`.")
