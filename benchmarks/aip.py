@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
@@ -196,7 +197,7 @@ async def roundtrip(calls: int) -> None:
 
         async def attempt() -> None:
             call_id = f"run:task:{next(numbers)}"
-            await hub.fleet.call(kept, [command.model_copy(update={"call_id": call_id})], session_id="s", once=True)
+            await hub.fleet.call(kept, [replace(command, call_id=call_id)], session_id="s", once=True)
             hub.fleet.committed(kept, [call_id])
 
         ways = {
@@ -236,7 +237,7 @@ async def screenshots(hub: Hub) -> None:
 def bodies(commands: list[Command]) -> tuple[str, str]:
     """Return texts as long as what the wire carries for these commands and their results."""
     uuid, stamp = "0" * 36, "2026-01-02T03:04:05.678901+00:00"
-    commands = [command.model_copy(update={"call_id": uuid}) for command in commands]
+    commands = [replace(command, call_id=uuid) for command in commands]
     asked = ServerMessage(
         type="command", status="continue", actions=commands, session_id="s", timestamp=stamp, response_id=uuid
     )

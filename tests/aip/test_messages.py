@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from starloom.aip.extension import Note
 from starloom.aip.messages import (
     ClientMessage,
     ClientMessageType,
@@ -48,8 +49,7 @@ def test_unknown_fields_are_ignored():
 def test_extension_is_written_last_and_only_when_set():
     plain = ServerMessage(type="heartbeat", status="ok")
     assert "x_starloom" not in plain.to_json()
-    noted = plain.model_copy(update={"x_starloom": {"seq": 1}})
-    assert noted.to_json().endswith(',"x_starloom":{"seq":1}}')
+    assert plain.to_json(Note(seq=1)).endswith(',"x_starloom":{"seq":1}}')
 
 
 @pytest.mark.parametrize("value", [0, "", [], False, 0.0, {}])
@@ -67,13 +67,19 @@ def test_falsy_results_stay_what_they_are(value):
     ("text", "code"),
     [
         ("{oops", "json_invalid"),
-        ("[]", "model_type"),
+        ("[]", "type"),
         ('{"type":"cancel","status":"ok"}', "enum at type"),
         ('{"type":"heartbeat"}', "missing at status"),
-        ('{"type":"heartbeat","status":"ok","client_type":null}', "enum at client_type"),
-        ('{"type":"heartbeat","status":"ok","client_id":5}', "string_type at client_id"),
+        ('{"type":"heartbeat","status":"ok","client_type":null}', "type at client_type"),
+        ('{"type":"heartbeat","status":"ok","client_id":5}', "type at client_id"),
+        ('{"type":"task","status":"ok","action_results":[{"status":"good"}]}', "enum at action_results[0].status"),
+        ('{"type":"task","status":"ok","action_results":[{}]}', "missing at action_results[0].status"),
+        ('{"type":"task","status":"ok","metadata":{"a`$.b":' + "9" * 5000 + "}}", "value at metadata[...]"),
+        ('{"type":"task","status":"ok","metadata":{"a":NaN}}', "json_invalid"),
+        ('{"type":"task","status":"ok","metadata":{"a":"\\ud800"}}', "json_invalid"),
+        ('{"type":"task","status":"ok","metadata":' + '{"a":' * 100_000, "json_invalid"),
         ("", "json_invalid"),
-        ("[" * 100_000, "json_invalid"),
+        ("[" * 100_000, "type"),
         (b"\xff\xfe", "json_invalid"),
     ],
 )
@@ -86,5 +92,5 @@ def test_what_is_no_message_is_refused_with_a_short_code(text, code):
 
 def test_messages_cannot_be_changed():
     message = ClientMessage(type=ClientMessageType.HEARTBEAT, status=TaskStatus.OK)
-    with pytest.raises(ValueError, match="frozen"):
+    with pytest.raises(AttributeError, match="immutable"):
         message.client_id = "x"

@@ -5,6 +5,7 @@ import os
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from starloom.aip import client, constellation, device, server_events
 from starloom.aip.constellation import ConstellationProtocol
@@ -77,7 +78,7 @@ def test_server_closes_a_connection_that_falls_silent_and_any_frame_puts_that_of
 
 
 def test_agreed_heartbeat_shortens_the_silence():
-    near, far, _ = pair(ours=ALL.model_copy(update={"heartbeat_s": 5.0}))
+    near, far, _ = pair(ours=replace(ALL, heartbeat_s=5.0))
     assert far.deadline() == 15
     assert near.deadline() == 5
     near.expire(5)
@@ -222,7 +223,7 @@ def test_frames_lost_on_the_way_are_sent_again_after_resumption_and_processed_on
     new_far = server()
     new_near.start(0.0)
     pass_on(new_near, new_far)
-    confirm = ALL.model_copy(update={"resumed": True, "received": far.ledger.received})
+    confirm = replace(ALL, resumed=True, received=far.ledger.received)
     far.ledger.acknowledge(near.ledger.received)
     new_far.accept(0.0, offer=confirm, ledger=far.ledger, book=far.book)
     events = pass_on(new_far, new_near)

@@ -81,7 +81,7 @@ class Script:
 
     async def perform(self, task: IncomingTask) -> TaskOutcome:
         for frame in self.commands[task.request]:
-            actions = [Command.model_validate({**action, "call_id": None}) for action in frame["actions"]]
+            actions = [Command(**{**action, "call_id": None}) for action in frame["actions"]]
             await self.fleet.call(
                 task.device_id,
                 actions,

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from starloom.aip.messages import Command, TaskStatus
 from starloom.aip.websocket import connect
@@ -135,14 +136,14 @@ async def test_attempt_is_done_once_and_forgotten_when_its_result_is_stored(flee
 async def test_repeated_call_id_is_carried_out_again_unless_it_is_an_attempt(fleet, near, bench, tmp_path):
     await near(attempts=await AttemptJournal.open(tmp_path / "attempts.db"))
     for text in "ab":
-        await fleet.call("dev1", [echo(text).model_copy(update={"call_id": "same"})], session_id="s")
+        await fleet.call("dev1", [replace(echo(text), call_id="same")], session_id="s")
     assert bench.effects == ["a", "b"]
 
 
 async def test_attempt_asked_for_again_while_it_runs_joins_the_running_one(fleet, near, bench, tmp_path):
     attempts = await AttemptJournal.open(tmp_path / "attempts.db")
     await near(attempts=attempts, settings=DeviceSettings(max_in_flight=2))
-    attempt = HOLD.model_copy(update={"call_id": "run:task:1"})
+    attempt = replace(HOLD, call_id="run:task:1")
     calls = [asyncio.create_task(fleet.call("dev1", [attempt], session_id=f"s{n}", once=True)) for n in range(2)]
     await bench.entered.wait()
     bench.may_end.set()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from starloom.aip.messages import Result
+from starloom.aip.messages import Result, ResultStatus
 from starloom.fleet.toolbox import list_tools_command, tools_in, upstream_agent
 
 INFO = {"tool_key": "action::a", "tool_name": "a", "namespace": "n", "tool_type": "action"}
@@ -12,10 +12,10 @@ INFO = {"tool_key": "action::a", "tool_name": "a", "namespace": "n", "tool_type"
     ("results", "names"),
     [
         ([], []),
-        ([Result(status="failure", result=[INFO])], []),
-        ([Result(status="success", result=None)], []),
-        ([Result(status="success", result={"a": 1})], []),
-        ([Result(status="success", result=[None, 5, {}, INFO, {**INFO, "tool_name": 5}])], ["a"]),
+        ([Result(ResultStatus.FAILURE, result=[INFO])], []),
+        ([Result(ResultStatus.SUCCESS, result=None)], []),
+        ([Result(ResultStatus.SUCCESS, result={"a": 1})], []),
+        ([Result(ResultStatus.SUCCESS, result=[None, 5, {}, INFO, {**INFO, "tool_name": 5}])], ["a"]),
     ],
 )
 def test_failed_or_odd_listing_has_the_tools_that_make_sense(results, names):

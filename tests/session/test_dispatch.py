@@ -37,7 +37,6 @@ def tool(name, risk):
         tool_name=name,
         namespace="action",
         tool_type="action",
-        server="s",
         meta={"starloom": {"risk": risk}},
     )
 

@@ -9,13 +9,12 @@ Source: wire specification, sections 5.1 to 5.4.
 """
 
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, TypeAlias, TypeVar
 
-from starloom.aip import drafts
-from starloom.aip.drafts import Draft
-from starloom.aip.extension import Capability, Note, Offer, read_offer
+from msgspec import Struct
+
+from starloom.aip.extension import Capability, Note, Offer, answered_offer
 from starloom.aip.ledger import Ledger
 from starloom.aip.messages import (
     EXTENSION,
@@ -28,26 +27,23 @@ from starloom.aip.messages import (
     ServerMessageType,
     TaskStatus,
 )
-from starloom.aip.protocol import NORMAL, POLICY, PROTOCOL_ERROR, Endpoint, Frame, Stamps
+from starloom.aip.protocol import NORMAL, POLICY, PROTOCOL_ERROR, QUIET, Endpoint, Frame, Stamps
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """The server confirmed the registration. `offer` None: upstream's server; `resumed`: the old session goes on."""
 
     offer: Offer | None
     resumed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The server refused the registration, or did not answer it; a new connection is needed."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ServerReported:
+class ServerReported(Struct, frozen=True):
     """The server sent an ERROR about nothing that waits, or a frame that makes no sense here; for the log."""
 
     text: str
@@ -147,7 +143,7 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
         events = self._noted(note)
         events.extend(self._meant(message, note))
         if self._owes_acknowledgement():
-            self._send(self._heartbeat(), Note(quiet=True))
+            self._send(self._heartbeat(), QUIET)
         return events
 
     def _answered(self, message: ServerMessage, now: float) -> list[OwnEventT | ClientEvent]:
@@ -158,7 +154,7 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
         self.state = ClientState.OPEN
         self._heard_us()
         self._deadlines.pop("registration", None)
-        theirs = read_offer({EXTENSION: message.x_starloom}) if message.x_starloom is not None else None
+        theirs = answered_offer(message.x_starloom)
         self.extended = self._offer is not None and theirs is not None
         self.agreed = self._offer.agreed(theirs) if self._offer is not None else frozenset()
         if theirs is not None and theirs.heartbeat_s is not None:
@@ -203,11 +199,9 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
             self.close(POLICY, "no sign of life from the server in time")
         return []
 
-    def _heartbeat(self, *, periodic: bool = False) -> Draft:
+    def _heartbeat(self, *, periodic: bool = False) -> ClientMessage:
         metadata = {"device_id": self.target_id} if periodic and self.target_id is not None else None
-        return drafts.client_heartbeat(
-            client_type=self.client_type, client_id=self.client_id, timestamp=self.stamps.timestamp(), metadata=metadata
-        )
+        return self._message(ClientMessageType.HEARTBEAT, TaskStatus.OK, metadata=metadata)
 
     def _message(self, kind: ClientMessageType, status: TaskStatus, **values: Json) -> ClientMessage:
         return ClientMessage(

@@ -8,13 +8,15 @@ back into the commands' order by `call_id`. Everything else is dropped: late, do
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from starloom.aip.messages import ClientMessage, Result, ResultStatus
 
 NO_RESULT = "The device sent no result for this command."
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingCommand:
+class WaitingCommand(Struct, frozen=True):
     """A COMMAND that was sent and not answered yet."""
 
     response_id: str
@@ -64,7 +66,7 @@ def in_order(call_ids: Sequence[str | None], results: Sequence[Result]) -> list[
         return [named.get(call_id) or _missing(call_id) for call_id in call_ids]
     padded = [*results[: len(call_ids)], *(None for _ in range(len(call_ids) - len(results)))]
     return [
-        result.model_copy(update={"call_id": call_id}) if result is not None else _missing(call_id)
+        replace(result, call_id=call_id) if result is not None else _missing(call_id)
         for call_id, result in zip(call_ids, padded, strict=True)
     ]
 

@@ -6,8 +6,9 @@ nothing, still ends the one request it can be about (D7), and a foreign TASK_END
 Source: wire specification, sections 5.2, 5.5, 6.2, 6.4 and 14 (constellation); D4 and D16 are remedied here.
 """
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from starloom.aip.client import Accepted, ClientEvent, ClientProtocol, Refused, ServerReported
 from starloom.aip.extension import Capability, Note, Offer
@@ -18,23 +19,20 @@ from starloom.aip.protocol import Stamps
 CAPABILITIES = ("task_distribution", "session_management", "device_coordination")
 
 
-@dataclass(frozen=True, slots=True)
-class TaskAcknowledged:
+class TaskAcknowledged(Struct, frozen=True):
     """The server took the task and began."""
 
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRefused:
+class TaskRefused(Struct, frozen=True):
     """The server refused the task; it never began."""
 
     session_id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class TaskEnded:
+class TaskEnded(Struct, frozen=True):
     """The task is over. Upstream's `completed` says only that: look at `result` (D9)."""
 
     session_id: str
@@ -43,24 +41,21 @@ class TaskEnded:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceInfoArrived:
+class DeviceInfoArrived(Struct, frozen=True):
     """The device's `system_info`, or an object with `error` when the server does not know it."""
 
     request_id: str
     result: Any
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceInfoRefused:
+class DeviceInfoRefused(Struct, frozen=True):
     """The server does not tell us about this device."""
 
     request_id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class PresenceChanged:
+class PresenceChanged(Struct, frozen=True):
     """Agreed: the device left or came back."""
 
     device_id: str

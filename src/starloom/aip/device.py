@@ -4,12 +4,12 @@ Source: wire specification, sections 5.1, 6.1, 6.3 and 14 (device); D5 and D25 a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from starloom.aip import drafts
+from msgspec import Struct
+
 from starloom.aip.client import Accepted, ClientEvent, ClientProtocol, Refused, ServerReported
-from starloom.aip.extension import Capability, Note, Offer
+from starloom.aip.extension import NO_NOTE, Capability, Note, Offer
 from starloom.aip.files import take_out
 from starloom.aip.ledger import Ledger
 from starloom.aip.messages import (
@@ -24,8 +24,7 @@ from starloom.aip.messages import (
 from starloom.aip.protocol import Stamps
 
 
-@dataclass(frozen=True, slots=True)
-class CommandAsked:
+class CommandAsked(Struct, frozen=True):
     """A COMMAND; answer it with `results`, whatever happens."""
 
     response_id: str | None
@@ -40,22 +39,19 @@ class CommandAsked:
     once: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptsSettled:
+class AttemptsSettled(Struct, frozen=True):
     """Agreed: the hub has stored the results of these attempts."""
 
     attempt_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CommandCancelAsked:
+class CommandCancelAsked(Struct, frozen=True):
     """Agreed: stop the command with this `response_id`, then answer it."""
 
     response_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPushed:
+class TaskPushed(Struct, frozen=True):
     """The server wants this device to ask for a task; answer with `ask_task`. `session_id` is the server's own."""
 
     request: str
@@ -63,8 +59,7 @@ class TaskPushed:
     session_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskEnded:
+class TaskEnded(Struct, frozen=True):
     """A task on this device is over; nothing to answer."""
 
     session_id: str | None
@@ -103,16 +98,15 @@ class DeviceProtocol(ClientProtocol[DeviceOwnEvent]):
     def results(self, command: CommandAsked, results: Sequence[Result]) -> None:
         """Answer a COMMAND: as many results as actions, in their order; session, id and status are echoed."""
         sent, attachments = take_out(results) if self.can(Capability.FILES) else (list(results), [])
-        message = drafts.command_results(
-            sent,
-            status=command.status,
-            client_id=self.client_id,
+        message = self._message(
+            ClientMessageType.COMMAND_RESULTS,
+            command.status,
             session_id=command.session_id,
-            timestamp=self.stamps.timestamp(),
+            action_results=sent,
             request_id=self.stamps.new_id(),
             prev_response_id=command.response_id,
         )
-        note = Note(files=tuple(attachment.note() for attachment in attachments)) if attachments else None
+        note = Note(files=tuple(attachment.note() for attachment in attachments)) if attachments else NO_NOTE
         self._send(message, note, numbered=True, attachments=tuple(attachments))
 
     def ask_task(

@@ -20,11 +20,11 @@ Source: wire specification, section 14.
 """
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from msgspec import DecodeError, Meta, Raw, Struct, UnsetType, field, json
 
-from starloom.aip.messages import EXTENSION, WireModel
+from starloom.aip.messages import EXTENSION, Json, MalformedMessage, NotNegative, Positive, Seconds, plain, read
 
 VERSION = 1
 
@@ -46,7 +46,7 @@ class Capability(StrEnum):
 ALL_CAPABILITIES: frozenset[Capability] = frozenset(Capability)
 
 
-class Offer(WireModel):
+class Offer(Struct, frozen=True, omit_defaults=True):
     """What one end announces. Fields a role does not need keep their defaults and are not written.
 
     Attributes:
@@ -62,21 +62,25 @@ class Offer(WireModel):
         heartbeat_s: server only: how often the client should send a HEARTBEAT.
     """
 
-    v: int = Field(default=VERSION, ge=1)
+    v: Positive = field(default_factory=lambda: VERSION)  # made anew, so it is no default that is left out
     caps: tuple[str, ...] = ()
     device_type: str | None = None
-    max_in_flight: int | None = Field(default=None, ge=1, le=1024)
-    token: str | None = Field(default=None, max_length=256, repr=False)
-    received: int | None = Field(default=None, ge=0)
+    max_in_flight: Annotated[int, Meta(ge=1, le=1024)] | None = None
+    token: Annotated[str, Meta(max_length=256)] | None = None
+    received: NotNegative | None = None
     resumed: bool | None = None
-    credential: str | None = Field(default=None, max_length=512, repr=False)
-    instance: str | None = Field(default=None, max_length=64)
-    lease_s: float | None = Field(default=None, gt=0)
-    heartbeat_s: float | None = Field(default=None, gt=0)
+    credential: Annotated[str, Meta(max_length=512)] | None = None
+    instance: Annotated[str, Meta(max_length=64)] | None = None
+    lease_s: Seconds | None = None
+    heartbeat_s: Seconds | None = None
 
-    def to_wire(self) -> dict[str, Any]:
+    def __repr__(self) -> str:
+        """Leave secrets out."""
+        return f"Offer(caps={self.caps}, resumed={self.resumed}, instance={self.instance!r})"
+
+    def to_wire(self) -> dict[str, Json]:
         """Return the JSON object to announce."""
-        return self.model_dump(exclude_none=True, mode="json")
+        return plain(self)  # type: ignore[no-any-return]  # a struct is an object
 
     def agreed(self, theirs: "Offer | None") -> frozenset[Capability]:
         """Return what both ends named; nothing when the other end announced nothing."""
@@ -86,7 +90,7 @@ class Offer(WireModel):
         return frozenset(capability for capability in Capability if capability.value in common)
 
 
-class Note(WireModel):
+class Note(Struct, frozen=True, omit_defaults=True):
     """What an agreed pair writes into `x_starloom` of any frame. Absent fields are not written.
 
     Attributes:
@@ -106,45 +110,46 @@ class Note(WireModel):
         files: what came in binary frames before this message (aip.files).
     """
 
-    seq: int | None = Field(default=None, ge=1)
-    ack: int | None = Field(default=None, ge=0)
+    seq: Positive | None = None
+    ack: NotNegative | None = None
     quiet: bool | None = None
     cancel: str | None = None
     progress: str | None = None
     about: str | None = None
     once: bool | None = None
     settled: tuple[str, ...] | None = None
-    timeout_s: float | None = Field(default=None, gt=0)
+    timeout_s: Seconds | None = None
     code: str | None = None
     probe: str | None = None
     alive: str | None = None
     online: bool | None = None
     files: tuple[dict[str, Any], ...] | None = None
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object to write."""
-        return self.model_dump(exclude_none=True)
-
-
-def read_offer(holder: dict[str, Any] | None) -> Offer | None:
-    """Return what a REGISTER's metadata announces; None when nothing usable is there (then we speak upstream's)."""
-    announced = (holder or {}).get(EXTENSION)
-    if not isinstance(announced, dict):
-        return None
-    try:
-        return Offer.model_validate(announced)
-    except ValidationError:
-        return None
-
 
 NO_NOTE = Note()
+_NOTES = json.Decoder(Note)
+_OFFERS = json.Decoder(Offer)
 
 
-def read_note(written: dict[str, Any] | None) -> Note:
-    """Return a frame's notes; empty when there are none or they make no sense."""
-    if written is None:
-        return NO_NOTE
+def read_offer(metadata: dict[str, Json] | None) -> Offer | None:
+    """Return what a REGISTER's metadata announces; None when nothing usable is there (then we speak upstream's)."""
     try:
-        return Note.model_validate(written)
-    except ValidationError:
+        return read(Offer, (metadata or {}).get(EXTENSION))
+    except MalformedMessage:
+        return None
+
+
+def answered_offer(written: Raw | UnsetType) -> Offer | None:
+    """Return what the server announces in the frame that confirms a registration; None as above."""
+    try:
+        return _OFFERS.decode(written) if isinstance(written, Raw) else None
+    except (DecodeError, RecursionError, UnicodeError):
+        return None
+
+
+def read_note(written: Raw | UnsetType) -> Note:
+    """Return a frame's notes; empty when there are none or they make no sense."""
+    try:
+        return _NOTES.decode(written) if isinstance(written, Raw) else NO_NOTE
+    except (DecodeError, RecursionError, UnicodeError):
         return NO_NOTE

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from starloom.aip.messages import Json, Result, ResultStatus
 from starloom.blobs import Blob
 
@@ -49,7 +51,7 @@ def take_out(results: Sequence[Result]) -> tuple[list[Result], list[Attachment]]
     """Return the results with references in place of blobs, and what was taken out."""
     taken: dict[bytes, Attachment] = {}
     changed = [
-        result.model_copy(update={"result": _without_bodies(result.result, taken)})
+        replace(result, result=_without_bodies(result.result, taken))
         if isinstance(result.result, Blob | list | dict)
         else result
         for result in results
@@ -134,5 +136,5 @@ def _with_bodies(result: Result, blobs: dict[str, Blob | None], limit_bytes: int
 
     restored = place(result.result)
     if missing:
-        return result.model_copy(update={"status": ResultStatus.FAILURE, "error": NOT_WHOLE, "result": None})
-    return result.model_copy(update={"result": restored})
+        return replace(result, status=ResultStatus.FAILURE, error=NOT_WHOLE, result=None)
+    return replace(result, result=restored)

@@ -7,23 +7,20 @@ drop each end tells the other how far it got, and sends the rest again; whatever
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any
 
-from starloom.aip.drafts import Draft
+from msgspec import Struct
+
+from starloom.aip.extension import NO_NOTE, Note
 from starloom.aip.files import Attachment
-from starloom.aip.messages import ClientMessage, ServerMessage
-
-Message = ClientMessage | ServerMessage | Draft
-Notes = dict[str, Any]
+from starloom.aip.messages import Envelope
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A frame of ours that may have to be sent again, with what goes before it."""
 
     number: int
-    message: Message
-    notes: Notes
+    message: Envelope
+    note: Note
     attachments: tuple[Attachment, ...] = ()
 
 
@@ -58,10 +55,10 @@ class Ledger:
     _weight: int = 0
     _kept: deque[Kept] = field(default_factory=deque)
 
-    def keep(self, message: Message, notes: Notes, attachments: tuple[Attachment, ...] = ()) -> int:
-        """Number a frame of ours, keep it with its notes until it is acknowledged, and return its number."""
+    def keep(self, message: Envelope, note: Note = NO_NOTE, attachments: tuple[Attachment, ...] = ()) -> int:
+        """Number a frame of ours, keep it with its note until it is acknowledged, and return its number."""
         self.sent += 1
-        self._kept.append(Kept(self.sent, message, notes, attachments))
+        self._kept.append(Kept(self.sent, message, note, attachments))
         if attachments:
             self._weight += sum(len(attachment.body) for attachment in attachments)
         while len(self._kept) > self.limit or self._weight > self.limit_bytes:

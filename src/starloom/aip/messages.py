@@ -5,16 +5,18 @@ A frame is one JSON object with every field present and absent ones as `null`; a
 know. That is where our own extension lives (`x_starloom`): it is written only when set, so towards a peer that did
 not announce it a frame is upstream's, byte for byte but for ids and times.
 
+A message is checked when it is read, not when it is made: what we say ourselves, the type checker has seen.
+
 Source: upstream aip/messages.py, as written down in the wire specification, section 2.
 """
 
-from collections.abc import Mapping
+import re
 from enum import StrEnum
-from typing import Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import to_json
+from msgspec import UNSET, DecodeError, Meta, Raw, Struct, UnsetType, ValidationError, convert, json, to_builtins
 
+from starloom.blobs import Blob
 from starloom.errors import WireError
 
 EXTENSION = "x_starloom"
@@ -22,9 +24,12 @@ EXTENSION = "x_starloom"
 CANCELLED = "Cancelled by the server."
 IN_DOUBT = "An earlier process began this attempt and died; whether it took effect is not known."
 _EXTENSION = f',"{EXTENSION}":'.encode()
-_NO_EXTENSION = _EXTENSION + b"null}"
 
 Json: TypeAlias = Any  # a JSON value: None, bool, int, float, str, list[Json] or dict[str, Json]
+Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+NotNegative: TypeAlias = Annotated[int, Meta(ge=0)]
+Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+PartT = TypeVar("PartT", bound=Struct)
 
 
 class MalformedMessage(WireError):
@@ -90,13 +95,7 @@ class ServerMessageType(StrEnum):
 ToolType = Literal["action", "data_collection"]
 
 
-class WireModel(BaseModel):
-    """What all parts share: frozen, and deaf to fields it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Command(WireModel):
+class Command(Struct, frozen=True):
     """One tool call. An empty `tool_name` means that there is nothing to do; `call_id` comes back in the Result."""
 
     tool_name: str
@@ -105,7 +104,7 @@ class Command(WireModel):
     call_id: str | None = None
 
 
-class Result(WireModel):
+class Result(Struct, frozen=True):
     """How one Command ended. `result` is any JSON value, falsy ones included; `namespace` names who ran it."""
 
     status: ResultStatus
@@ -115,7 +114,7 @@ class Result(WireModel):
     call_id: str | None = None
 
 
-class MCPToolInfo(WireModel):
+class MCPToolInfo(Struct, frozen=True, kw_only=True):
     """One element of what `list_tools` answers. `tool_key` is `<tool_type>::<tool_name>`."""
 
     tool_key: str
@@ -130,20 +129,15 @@ class MCPToolInfo(WireModel):
     annotations: dict[str, Any] | None = None
 
 
-class Envelope(WireModel):
+class Envelope(Struct, frozen=True):
     """What both directions share: reading from and writing to one text frame."""
 
-    def to_json(self, extension: Mapping[str, Any] | None = None) -> str:
-        """Return the frame's text: compact, every field, fixed order; the extension last and only when set.
-
-        Args:
-            extension: written in place of the message's own, which saves a copy of the message.
-        """
-        written = self.__pydantic_serializer__.to_json(self)
-        if not written.endswith(_NO_EXTENSION):
-            return written.decode()
-        written = written[: -len(_NO_EXTENSION)]
-        return (b"%b%b%b}" % (written, _EXTENSION, to_json(extension)) if extension else written + b"}").decode()
+    def to_json(self, extension: Struct | None = None) -> str:
+        """Return the frame's text: compact, every field, fixed order; the extension last and only when set."""
+        text = _WRITER.encode(self)
+        if extension is None:
+            return text.decode()
+        return (b"%b%b%b}" % (text[:-1], _EXTENSION, _WRITER.encode(extension))).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -153,15 +147,12 @@ class Envelope(WireModel):
             MalformedMessage: not JSON, a missing or wrong field, or a type or status outside the closed sets.
         """
         try:
-            return cls.__pydantic_validator__.validate_json(text)  # type: ignore[no-any-return]  # it makes this class
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            code = f"{first['type']} at {where}" if where else str(first["type"])
-            raise MalformedMessage(code, str(error)) from error
+            return _READERS[cls].decode(text)  # type: ignore[no-any-return]  # it makes this class
+        except (DecodeError, RecursionError, UnicodeError) as error:
+            raise MalformedMessage(_code(error), str(error)) from error
 
 
-class ClientMessage(Envelope):
+class ClientMessage(Envelope, frozen=True):
     """Client to server."""
 
     type: ClientMessageType
@@ -178,10 +169,10 @@ class ClientMessage(Envelope):
     prev_response_id: str | None = None
     error: str | None = None
     metadata: dict[str, Any] | None = None
-    x_starloom: dict[str, Any] | None = None
+    x_starloom: Raw | UnsetType = UNSET
 
 
-class ServerMessage(Envelope):
+class ServerMessage(Envelope, frozen=True):
     """Server to client."""
 
     type: ServerMessageType
@@ -198,4 +189,49 @@ class ServerMessage(Envelope):
     timestamp: str | None = None
     response_id: str | None = None
     result: Any = None
-    x_starloom: dict[str, Any] | None = None
+    x_starloom: Raw | UnsetType = UNSET
+
+
+def read(kind: type[PartT], value: Json) -> PartT:
+    """Return the part of a message that a JSON value is.
+
+    Raises:
+        MalformedMessage: a missing or wrong field.
+    """
+    try:
+        return convert(value, kind)
+    except ValidationError as error:
+        raise MalformedMessage(_code(error), str(error)) from error
+
+
+def plain(part: Struct) -> Json:
+    """Return a part of a message as a JSON value."""
+    return to_builtins(part, enc_hook=_foreign)
+
+
+def _foreign(value: object) -> str:
+    if isinstance(value, Blob):
+        return value.data_url()
+    raise TypeError(f"A {type(value).__name__} is no JSON value.")
+
+
+def _code(error: Exception) -> str:
+    """Return what was wrong with a frame, and where, without a word that its sender chose."""
+    if not isinstance(error, ValidationError):
+        return "json_invalid"
+    text = str(error)
+    found = _WHERE.search(text)
+    where = found[1].lstrip(".") if found else ""
+    missing = _MISSING.match(text)
+    if missing:
+        return f"missing at {f'{where}.{missing[1]}'.lstrip('.')}"
+    kind = "enum" if text.startswith("Invalid enum") else "type" if text.startswith("Expected") else "value"
+    return f"{kind} at {where}" if where else kind
+
+
+_WHERE = re.compile(r" - at `\$([\w.\[\]]*)`$")
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
+_WRITER = json.Encoder(enc_hook=_foreign)
+_READERS: dict[type[Envelope], json.Decoder[Any]] = {
+    kind: json.Decoder(kind) for kind in (ClientMessage, ServerMessage)
+}

@@ -15,10 +15,11 @@ on the events they return, and after every call sends what `take_frames` hands o
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from starloom.aip.drafts import Draft, written
-from starloom.aip.extension import Capability, Note, read_note
+from msgspec.structs import replace
+
+from starloom.aip.extension import NO_NOTE, Capability, Note, read_note
 from starloom.aip.files import Attachment
 from starloom.aip.ledger import Arrival, Ledger, Vouched
 from starloom.aip.messages import ClientMessage, ServerMessage
@@ -30,6 +31,7 @@ MessageT = TypeVar("MessageT", ClientMessage, ServerMessage)
 NORMAL, PROTOCOL_ERROR, UNSUPPORTED, POLICY, TOO_BIG = 1000, 1002, 1003, 1008, 1009
 INTERNAL, RESTART, TRY_LATER = 1011, 1012, 1013
 ACKNOWLEDGE_EVERY = 16
+QUIET = Note(quiet=True)
 
 
 class Stamps(Protocol):
@@ -117,45 +119,45 @@ class Endpoint(Generic[EventT, MessageT]):
 
     def _send(
         self,
-        message: MessageT | Draft,
-        note: Note | None = None,
+        message: MessageT,
+        note: Note = NO_NOTE,
         *,
         numbered: bool = False,
         attachments: tuple[Attachment, ...] = (),
     ) -> None:
         """Send a message after its attachments; a numbered one is kept for the time after a drop, where agreed."""
-        notes = note.to_wire() if note is not None else {}
         ledger = self.ledger
         if ledger is not None:
-            if numbered:
-                notes = {**notes, "seq": ledger.keep(message, notes, attachments)}
-            notes = self._acknowledging(ledger, notes)
+            number = ledger.keep(message, note, attachments) if numbered else None
+            note = self._acknowledging(ledger, note, number)
         if attachments:
             self._put_attachments(attachments)
-        self._put(written(message, notes))
+        self._put(message.to_json(note if note is not NO_NOTE else None))
 
     def _put_attachments(self, attachments: tuple[Attachment, ...]) -> None:
         for attachment in attachments:
             for frame in attachment.frames():
                 self._put(frame)
 
-    def _send_again(self, ledger: Ledger, quiet_message: Callable[[], MessageT | Draft]) -> None:
+    def _send_again(self, ledger: Ledger, quiet_message: Callable[[], MessageT]) -> None:
         """After a resumed registration: send what the other end has not processed."""
         for kept in ledger.unacknowledged():
             self._put_attachments(kept.attachments)
-            self._put(written(kept.message, self._acknowledging(ledger, {**kept.notes, "seq": kept.number})))
+            self._put(kept.message.to_json(self._acknowledging(ledger, kept.note, kept.number)))
         if ledger.received != ledger.told:
-            self._put(written(quiet_message(), self._acknowledging(ledger, {"quiet": True})))
+            self._put(quiet_message().to_json(self._acknowledging(ledger, QUIET)))
 
     @staticmethod
-    def _acknowledging(ledger: Ledger, notes: dict[str, Any]) -> dict[str, Any]:
+    def _acknowledging(ledger: Ledger, note: Note, number: int | None = None) -> Note:
         ledger.told = ledger.received
-        return {**notes, "ack": ledger.received}
+        if note is NO_NOTE:
+            return Note(seq=number, ack=ledger.received)
+        return replace(note, seq=number, ack=ledger.received)
 
     def _read_note(self, message: ClientMessage | ServerMessage) -> Note | None:
         """Return the frame's notes, or None when the frame must not be processed (a repetition, a gap)."""
         if not self.extended:
-            return Note()
+            return NO_NOTE
         note = read_note(message.x_starloom)
         if self.ledger is None:
             return note

@@ -13,10 +13,10 @@ Source: wire specification, sections 4 to 6; D2, D3, D7, D23, D32 and D33 are re
 from collections.abc import Sequence
 from enum import Enum, auto
 
-from starloom.aip import drafts
+from msgspec.structs import replace
+
 from starloom.aip.commands import CommandBook
-from starloom.aip.drafts import Draft, written
-from starloom.aip.extension import Capability, Note, Offer, read_offer
+from starloom.aip.extension import NO_NOTE, Capability, Note, Offer, read_offer
 from starloom.aip.files import Assembly
 from starloom.aip.ledger import Ledger
 from starloom.aip.messages import (
@@ -30,7 +30,7 @@ from starloom.aip.messages import (
     ServerMessageType,
     TaskStatus,
 )
-from starloom.aip.protocol import POLICY, PROTOCOL_ERROR, TOO_BIG, UNSUPPORTED, Endpoint, Frame, Stamps
+from starloom.aip.protocol import POLICY, PROTOCOL_ERROR, QUIET, TOO_BIG, UNSUPPORTED, Endpoint, Frame, Stamps
 from starloom.aip.server_events import (
     ClientReported,
     DeviceInfoAsked,
@@ -106,8 +106,7 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
         if offer is not None:
             self.agreed = offer.agreed(self.offer)
             self.extended = self.offer is not None
-        extension = offer.to_wire() if offer is not None and self.extended else None
-        self._put(written(self._heartbeat(), extension))
+        self._put(self._heartbeat().to_json(offer if self.extended else None))
         self.book = book if book is not None else self.book
         if offer is not None and offer.heartbeat_s is not None and self.extended:
             self._silence_timeout_s = min(self._silence_timeout_s, 3 * offer.heartbeat_s)
@@ -138,10 +137,11 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
         A limit for each tool, and that the call ids are attempts (`once`), only a device that announced itself is told.
         """
         call_ids = [command.call_id or self.stamps.new_id() for command in commands]
-        actions = [drafts.action(*named) for named in zip(commands, call_ids, strict=True)]
         response_id = self.stamps.new_id()
-        message = drafts.command(
-            actions,
+        message = ServerMessage(
+            type=ServerMessageType.COMMAND,
+            status=TaskStatus.CONTINUE,
+            actions=[replace(command, call_id=call_id) for command, call_id in zip(commands, call_ids, strict=True)],
             session_id=session_id,
             task_name=task_name,
             agent_name=agent_name,
@@ -151,7 +151,7 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
             response_id=response_id,
         )
         self.book.add(response_id, session_id, call_ids)
-        note = Note(timeout_s=timeout_s, once=once or None) if self.extended else None
+        note = Note(timeout_s=timeout_s, once=once or None) if self.extended else NO_NOTE
         self._send(message, note, numbered=True)
         return response_id
 
@@ -206,8 +206,8 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
             session_id=about.session_id if about is not None else None,
         )
         if about is not None and about.request_id:
-            message = message.model_copy(update={"response_id": about.request_id})
-        note = None
+            message = replace(message, response_id=about.request_id)
+        note = NO_NOTE
         if self.can(Capability.ERRORS):
             about_id = (about.session_id or about.request_id) if about is not None else None
             note = Note(code=code, about=about_id)
@@ -302,7 +302,7 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
         events = self._noted(note)
         events.extend(self._meant(message, note))
         if self._owes_acknowledgement():
-            self._send(self._heartbeat(), Note(quiet=True))
+            self._send(self._heartbeat(), QUIET)
         return events
 
     def _identity_fault(self, message: ClientMessage) -> str | None:
@@ -355,7 +355,7 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
     def _answered(self, message: ClientMessage, note: Note) -> list[ServerEvent]:
         if note.files and self.can(Capability.FILES):
             whole = self._assembly.put_back(message.action_results or [], note.files)
-            message = message.model_copy(update={"action_results": whole})
+            message = replace(message, action_results=whole)
         settled = self.book.settle(message) if self.client_type is ClientType.DEVICE else None
         return [ResultsArrived(*settled)] if settled else [StrayResults(message.prev_response_id)]
 
@@ -390,9 +390,8 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
 
     # Frames
 
-    def _heartbeat(self, session_id: str | None = None) -> Draft:
-        said = {"timestamp": self.stamps.timestamp(), "response_id": self.stamps.new_id()}
-        return drafts.server_heartbeat(session_id=session_id, **said)
+    def _heartbeat(self, session_id: str | None = None) -> ServerMessage:
+        return self._message(ServerMessageType.HEARTBEAT, TaskStatus.OK, session_id=session_id)
 
     def _message(self, kind: ServerMessageType, status: TaskStatus, **values: Json) -> ServerMessage:
         values.setdefault("response_id", self.stamps.new_id())

@@ -3,15 +3,15 @@
 A tagged union, read with `match`; made only by `aip.server`.
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from starloom.aip.extension import Offer
 from starloom.aip.messages import ClientMessage, Result
 
 
-@dataclass(frozen=True, slots=True)
-class RegistrationAsked:
+class RegistrationAsked(Struct, frozen=True):
     """The first frame was a REGISTER; answer with `accept` or `refuse`."""
 
     message: ClientMessage
@@ -19,62 +19,53 @@ class RegistrationAsked:
     offer: Offer | None
 
 
-@dataclass(frozen=True, slots=True)
-class ResultsArrived:
+class ResultsArrived(Struct, frozen=True):
     """A COMMAND was answered: one Result per Command, in order."""
 
     response_id: str
     results: list[Result]
 
 
-@dataclass(frozen=True, slots=True)
-class StrayResults:
+class StrayResults(Struct, frozen=True):
     """Results that answer nothing that waits; dropped. `response_id` is what they claim to answer."""
 
     response_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskAsked:
+class TaskAsked(Struct, frozen=True):
     """A TASK; answer with `acknowledge_task` or `error`, and later `end_task`."""
 
     message: ClientMessage
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceInfoAsked:
+class DeviceInfoAsked(Struct, frozen=True):
     """A DEVICE_INFO_REQUEST of a constellation client; answer with `device_info` or `error`."""
 
     message: ClientMessage
 
 
-@dataclass(frozen=True, slots=True)
-class TaskCancelAsked:
+class TaskCancelAsked(Struct, frozen=True):
     """Agreed: a constellation client wants the task with this session id stopped."""
 
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Progressed:
+class Progressed(Struct, frozen=True):
     """Agreed: a device reports on a running command."""
 
     response_id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeAnswered:
+class ProbeAnswered(Struct, frozen=True):
     """The client is alive: it has sent something since `probe`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeFailed:
+class ProbeFailed(Struct, frozen=True):
     """Nothing came in time after `probe`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientReported:
+class ClientReported(Struct, frozen=True):
     """The client sent an ERROR or pushed device information; for the log. Never echoed."""
 
     text: str

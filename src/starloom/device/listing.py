@@ -6,7 +6,7 @@ Called by the runner. Every device answers it itself under both tool types (wire
 from collections.abc import Iterable
 from typing import Any
 
-from starloom.aip.messages import MCPToolInfo
+from starloom.aip.messages import MCPToolInfo, plain
 from starloom.tools.toolset import Tool
 
 LIST_TOOLS = "list_tools"
@@ -24,7 +24,7 @@ def list_tools(tools: Iterable[Tool], parameters: dict[str, Any]) -> list[dict[s
     if parameters.get("remove_meta", True) is False:
         infos += [_own_info("action"), _own_info("data_collection")]
     chosen = [info for info in infos if kind in (None, info.tool_type) and namespace in (None, info.namespace)]
-    return [info.model_dump(mode="json") for info in chosen]
+    return [plain(info) for info in chosen]
 
 
 def wire_info(tool: Tool) -> MCPToolInfo:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from starloom.aip.device import CommandAsked
-from starloom.aip.messages import CANCELLED, IN_DOUBT, Command, Result, ResultStatus
+from starloom.aip.messages import CANCELLED, IN_DOUBT, Command, Result, ResultStatus, plain, read
 from starloom.device.attempts import Attached, AttemptJournal, Finished, Fresh, Interrupted
 from starloom.device.listing import LIST_TOOLS, list_tools
 from starloom.errors import StoreError
@@ -175,7 +175,7 @@ class CommandRunner:
                 running = self._attempted.get(attempt_id)
                 return await asyncio.shield(running) if running is not None else _failure(action, IN_DOUBT)
             case Finished(result):
-                return Result.model_validate(result)
+                return read(Result, result)
             case Interrupted():
                 return _failure(action, IN_DOUBT)
             case _:
@@ -203,7 +203,7 @@ class CommandRunner:
 async def _record(attempts: AttemptJournal, attempt_id: AttemptId, result: Result) -> None:
     """Put a result on disk; when that fails it is told all the same, and only a repetition will be in doubt."""
     try:
-        await attempts.finish(attempt_id, result.model_dump(mode="json"))
+        await attempts.finish(attempt_id, plain(result))
     except StoreError as error:
         logger.warning("%s", error.message)
 

@@ -8,6 +8,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from msgspec.structs import replace
+
 from starloom.aip.messages import ClientMessage, ClientType, Command, Result
 from starloom.aip.protocol import NORMAL, RESTART, TRY_LATER
 from starloom.aip.server_events import RegistrationAsked
@@ -361,4 +363,4 @@ class Fleet:
 
 def _without_blobs(result: Result) -> Result:
     plain = without_blobs(result.result)
-    return result if plain is result.result else result.model_copy(update={"result": plain})
+    return result if plain is result.result else replace(result, result=plain)

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from pydantic import ValidationError
-
-from starloom.aip.messages import Command, MCPToolInfo, Result, ResultStatus
+from starloom.aip.messages import Command, MalformedMessage, MCPToolInfo, Result, ResultStatus, read
 
 LIST_TOOLS = "list_tools"
 # Source: wire specification, section 7. Upstream's devices look up their tools by the agent's name.
@@ -28,7 +26,7 @@ def tools_in(results: Sequence[Result]) -> tuple[MCPToolInfo, ...]:
     tools: list[MCPToolInfo] = []
     for element in results[0].result:
         try:
-            tools.append(MCPToolInfo.model_validate(element))
-        except ValidationError:
+            tools.append(read(MCPToolInfo, element))
+        except MalformedMessage:
             continue
     return tuple(tools)
