@@ -495,7 +495,10 @@ REQUIREMENTS = (
         "AIP-D28",
         "D28",
         "The loop is never blocked by one connection: frames are taken in at a pace.",
-        (AIP + "test_link.py::test_fast_sender_is_read_at_its_pace",),
+        (
+            AIP + "test_link.py::test_fast_sender_is_read_at_its_pace",
+            FLEET + "test_extension.py::test_answers_that_the_hub_asked_for_are_free",
+        ),
     ),
     Requirement(
         "AIP-D29",

@@ -111,3 +111,11 @@ def test_pace_fills_with_time_up_to_its_burst():
     assert [pace.take(0.0) for _ in range(4)] == [0, 0, 0.5, 1.0]
     assert pace.take(100.0) == 0
     assert [pace.take(100.0) for _ in range(2)] == [0, 0.5]
+
+
+def test_a_frame_given_back_was_free():
+    pace = Pace(per_second=1.0, burst=1)
+    for _ in range(5):
+        assert pace.take(0.0) == 0
+        pace.give_back()
+    assert [pace.take(0.0) for _ in range(2)] == [0, 1.0]

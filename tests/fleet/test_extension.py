@@ -342,3 +342,13 @@ async def test_real_link_cut_after_any_number_of_bytes_loses_and_repeats_nothing
         ]
     assert values == bench.effects == [str(number) for number in range(6)]
     assert proxy.cuts == 1
+
+
+@pytest.mark.parametrize("settings", [FleetSettings(frames_per_second=0.2)])
+async def test_answers_that_the_hub_asked_for_are_free(fleet, near, settings):
+    """At this pace, two frames at once and then one in five seconds, paid answers would take minutes."""
+    await near()
+    async with asyncio.timeout(30):
+        for number in range(40):
+            (result,) = await fleet.call("dev1", [echo(str(number))], session_id="s")
+            assert result.result == str(number)

@@ -24,4 +24,8 @@ class Pace:
             self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
         self._at = now
         self._left -= 1
-        return max(0.0, -self._left / self._per_second)
+        return 0.0 if self._left >= 0 else -self._left / self._per_second
+
+    def give_back(self) -> None:
+        """Let the last frame be free: it was asked for, so it cannot flood."""
+        self._left += 1

@@ -97,9 +97,9 @@ class Visit:
             silence_timeout_s=settings.silence_timeout_s,
             probe_timeout_s=settings.probe_timeout_s,
         )
-        pace = Pace(settings.frames_per_second, burst=max(1, int(10 * settings.frames_per_second)))
+        self._pace = Pace(settings.frames_per_second, burst=max(1, int(10 * settings.frames_per_second)))
         self._link: Link[ServerEvent, ServerMessage] = Link(
-            transport, self.protocol, host.clock, self._handle, pace=pace
+            transport, self.protocol, host.clock, self._handle, pace=self._pace
         )
         self.group: asyncio.TaskGroup | None = None
         self.over = asyncio.Event()
@@ -167,10 +167,11 @@ class Visit:
 
     def _handle(self, event: ServerEvent) -> None:
         match event:
+            case ResultsArrived(response_id, results):
+                self._pace.give_back()  # we asked for this one
+                self._host.results_arrived(self, response_id, results)
             case RegistrationAsked():
                 self._register(event)
-            case ResultsArrived(response_id, results):
-                self._host.results_arrived(self, response_id, results)
             case StrayResults(response_id):
                 logger.info("Dropped results of %r for %r, which waits for nothing.", self.client_id, response_id)
             case TaskAsked(message):
