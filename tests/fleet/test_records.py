@@ -1,6 +1,7 @@
 """The table of a device's states holds."""
 
 import pytest
+from starloom.deadlines import Deadlines
 
 from starloom.errors import Bug
 from starloom.fleet.records import TRANSITIONS, DeviceRecord, DeviceStatus
@@ -9,7 +10,7 @@ from starloom.fleet.seat import Seat
 
 def seat(status):
     record = DeviceRecord("dev1", "linux", "linux", status)
-    return Seat(record, cancel_grace_s=1, late_answer_s=1, changed=lambda _: None)
+    return Seat(record, cancel_grace_s=1, late_answer_s=1, limits=Deadlines(), changed=lambda *_: None)
 
 
 @pytest.mark.parametrize("before", DeviceStatus)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
+from starloom.deadlines import Deadlines
 from starloom.fleet.errors import UnknownDevice
 from starloom.fleet.known import KnownDevice, KnownDevices
 from starloom.fleet.records import DeviceRecord, DeviceStatus
@@ -33,7 +34,7 @@ class Registry:
         self._observe = observe
         self._known = known
         self._seats: dict[str, Seat] = {}
-        self._statuses: dict[str, DeviceStatus] = {}
+        self._limits = Deadlines()
         self._watchers: set[asyncio.Event] = set()
         for device in known.all() if known is not None else ():
             seat = self.add(device.device_id, device.platform, device.device_type)
@@ -68,12 +69,12 @@ class Registry:
             DeviceRecord(device_id, platform, device_type, DeviceStatus.DISCONNECTED, outpost=outpost),
             cancel_grace_s=self._settings.cancel_grace_s,
             late_answer_s=self._settings.late_answer_s,
+            limits=self._limits,
             changed=self._changed,
         )
         if len(self._seats) >= self._settings.max_known:
             self._forget_one()
         self._seats[device_id] = seat
-        self._statuses[device_id] = seat.record.status
         return seat
 
     def _forget_one(self) -> None:
@@ -89,7 +90,7 @@ class Registry:
 
     def forget(self, device_id: str) -> None:
         """Remove a device's seat and what is remembered of it; the caller saw that it is not connected."""
-        del self._seats[device_id], self._statuses[device_id]
+        del self._seats[device_id]
         if self._known is not None:
             self._known.forget(device_id)
         self._wake()
@@ -130,10 +131,9 @@ class Registry:
         for watcher in self._watchers:
             watcher.set()
 
-    def _changed(self, seat: Seat) -> None:
-        before, after = self._statuses[seat.device_id], seat.status
-        self._statuses[seat.device_id] = after
+    def _changed(self, seat: Seat, before: DeviceStatus) -> None:
         self._wake()
+        after = seat.status
         if before is after:
             return
         if after in (DeviceStatus.CONNECTED, DeviceStatus.DISCONNECTED):

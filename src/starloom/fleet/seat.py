@@ -12,10 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from msgspec import Struct
+
 from starloom.aip.commands import CommandBook
 from starloom.aip.ledger import Ledger
 from starloom.aip.messages import Command, Result
 from starloom.aip.server import ServerProtocol
+from starloom.deadlines import Deadlines
 from starloom.errors import Bug
 from starloom.fleet.errors import CallTimedOut, DeviceLost, DeviceOffline
 from starloom.fleet.records import TRANSITIONS, DeviceRecord, DeviceStatus
@@ -58,8 +61,7 @@ class Lease:
         return self.holder is None or instance == self.holder or now >= self.until
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """What a COMMAND says besides its commands. `timeout_s` limits the whole answer."""
 
     session_id: str
@@ -79,11 +81,18 @@ class Seat:
         record: what is known of the device so far.
         cancel_grace_s: how long a cancelled call waits for the device to say that it stopped.
         late_answer_s: how long a device that cannot be told to stop stays busy with an abandoned command.
-        changed: called after every change of the record.
+        limits: when calls have taken too long; all seats share it.
+        changed: called after every change of the record, with the status before it.
     """
 
     def __init__(
-        self, record: DeviceRecord, *, cancel_grace_s: float, late_answer_s: float, changed: Callable[["Seat"], None]
+        self,
+        record: DeviceRecord,
+        *,
+        cancel_grace_s: float,
+        late_answer_s: float,
+        limits: Deadlines,
+        changed: Callable[["Seat", DeviceStatus], None],
     ) -> None:
         self.status = record.status
         # Its status and task may be old: they change with every call, and `record` puts them in.
@@ -96,6 +105,7 @@ class Seat:
         self.lease = Lease()
         self._cancel_grace_s = cancel_grace_s
         self._late_answer_s = late_answer_s
+        self._limits = limits
         self._is_open = False
         self._changed = changed
         self._answers: dict[str, tuple[Order, asyncio.Future[list[Result] | None]]] = {}
@@ -128,14 +138,14 @@ class Seat:
             return
         if status not in TRANSITIONS[self.status]:
             raise Bug(f"The device {self.device_id!r} cannot go from {self.status} to {status}.")
-        self.status = status
-        self._changed(self)
+        before, self.status = self.status, status
+        self._changed(self, before)
 
     def update(self, **values: object) -> None:
         """Replace fields of the record other than its status, and tell whoever watches."""
         self.described = replace(self.record, **values)  # type: ignore[arg-type]  # checked by the dataclass
         self._task = self.described.current_task
-        self._changed(self)
+        self._changed(self, self.status)
 
     # Its connection
 
@@ -176,6 +186,7 @@ class Seat:
         for order, answer in answers.values():
             if not answer.done():
                 answer.set_exception(DeviceLost(self.device_id, order.session_id))
+                answer.exception()  # seen: perhaps nobody waits any more
         while self._turns:
             turn = self._turns.popleft()
             if not turn.done():
@@ -185,8 +196,11 @@ class Seat:
 
     async def call(self, commands: Sequence[Command], order: Order) -> list[Result]:
         """Send one COMMAND when it is this call's turn, and return its results in order."""
-        connection = await self._turn()
-        self._granted -= 1
+        if self._turns or not self._is_free():
+            await self._turn()
+        connection = self.connection
+        if connection is None:
+            raise DeviceOffline(self.device_id)
         response_id = connection.protocol.command(
             commands,
             session_id=order.session_id,
@@ -198,7 +212,7 @@ class Seat:
             once=order.once,
         )
         answer = self._expect(response_id, order)
-        limit = asyncio.get_running_loop().call_later(order.timeout_s, _time_is_up, answer)
+        limit = self._limits.add(order.timeout_s, _time_is_up, answer)
         connection.flush()
         self._show_work()
         try:
@@ -207,7 +221,7 @@ class Seat:
             await self._stop(response_id, order)
             raise
         finally:
-            limit.cancel()
+            self._limits.drop(limit)
         if results is None:
             await self._stop(response_id, order)
             raise CallTimedOut(self.device_id, order.session_id, order.timeout_s)
@@ -216,7 +230,6 @@ class Seat:
     def _expect(self, response_id: str, order: Order) -> "asyncio.Future[list[Result] | None]":
         """Return what will hold the answer to a COMMAND; None in it: the time is up."""
         answer: asyncio.Future[list[Result] | None] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(_take_exception)
         self._answers[response_id] = (order, answer)
         return answer
 
@@ -244,26 +257,20 @@ class Seat:
             self._show_work()
             self._grant()
 
-    async def _turn(self) -> Connection:
-        """Wait for a free place and reserve it; the caller turns the reservation into a COMMAND at once."""
+    async def _turn(self) -> None:
+        """Wait for a free place; the caller takes it with a COMMAND at once."""
         if self.connection is None and not self.awaited:
             raise DeviceOffline(self.device_id)
-        if self._turns or not self._is_free():
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._turns.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled() and turn.exception() is None:
-                    self._granted -= 1
-                    self._grant()
-                raise
-        else:
-            self._granted += 1
-        if self.connection is None:
-            self._granted -= 1
-            raise DeviceOffline(self.device_id)
-        return self.connection
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._turns.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._granted -= 1
+                self._grant()
+            raise
+        self._granted -= 1
 
     def _is_free(self) -> bool:
         return self.connection is not None and len(self._answers) + self._granted < self.described.max_in_flight
@@ -294,21 +301,15 @@ class Seat:
         """Bring status and current task in line with the commands that are out."""
         if not self._is_open:
             return
-        task, status = None, DeviceStatus.IDLE
+        task, status, before = None, DeviceStatus.IDLE, self.status
         for order, _ in self._answers.values():
             task, status = order.task_name or order.session_id, DeviceStatus.BUSY
             break
-        if task != self._task or status is not self.status:
+        if task != self._task or status is not before:
             self._task, self.status = task, status
-            self._changed(self)
+            self._changed(self, before)
 
 
 def _time_is_up(answer: "asyncio.Future[list[Result] | None]") -> None:
     if not answer.done():
         answer.set_result(None)
-
-
-def _take_exception(answer: "asyncio.Future[list[Result] | None]") -> None:
-    """Mark an abandoned answer's exception as seen, so that asyncio does not report it as never retrieved."""
-    if not answer.cancelled():
-        answer.exception()
