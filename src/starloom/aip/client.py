@@ -116,7 +116,7 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
         self._put(message.to_json())
         self.state = ClientState.REGISTERING
         self._asked_at.append((now, 0))
-        self._deadlines["registration"] = now + self._registration_timeout_s
+        self._set_deadline("registration", now + self._registration_timeout_s)
 
     def receive(self, frame: Frame, now: float) -> list[OwnEventT | ClientEvent]:
         """Take one frame in; what makes no sense is reported, never answered."""
@@ -132,7 +132,7 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
             return [ServerReported(str(error))]
         if self.state is ClientState.REGISTERING:
             return self._answered(message, now)
-        self._deadlines["silence"] = now + 3 * self._heartbeat_s
+        self._set_deadline("silence", now + 3 * self._heartbeat_s)
         note = self._read_note(message)
         if note is None:
             return []
@@ -159,8 +159,8 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
         self.agreed = self._offer.agreed(theirs) if self._offer is not None else frozenset()
         if theirs is not None and theirs.heartbeat_s is not None:
             self._heartbeat_s = theirs.heartbeat_s
-        self._deadlines["heartbeat"] = now + self._heartbeat_s
-        self._deadlines["silence"] = now + 3 * self._heartbeat_s
+        self._set_deadline("heartbeat", now + self._heartbeat_s)
+        self._set_deadline("silence", now + 3 * self._heartbeat_s)
         resumed = self._take_up(theirs)
         return [Accepted(theirs, resumed)]
 
@@ -192,7 +192,7 @@ class ClientProtocol(Endpoint[OwnEventT | ClientEvent, ClientMessage]):
         if name == "registration":
             return self._refused("the server did not answer the registration in time", POLICY)
         if name == "heartbeat":
-            self._deadlines["heartbeat"] = now + self._heartbeat_s
+            self._set_deadline("heartbeat", now + self._heartbeat_s)
             self._asked_at.append((now, self.ledger.sent if self.ledger is not None else 0))
             self._send(self._heartbeat(periodic=True))
         elif name == "silence":

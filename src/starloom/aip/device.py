@@ -13,6 +13,7 @@ from starloom.aip.extension import NO_NOTE, Capability, Note, Offer
 from starloom.aip.files import take_out
 from starloom.aip.ledger import Ledger
 from starloom.aip.messages import (
+    ClientMessage,
     ClientMessageType,
     ClientType,
     Command,
@@ -98,11 +99,13 @@ class DeviceProtocol(ClientProtocol[DeviceOwnEvent]):
     def results(self, command: CommandAsked, results: Sequence[Result]) -> None:
         """Answer a COMMAND: as many results as actions, in their order; session, id and status are echoed."""
         sent, attachments = take_out(results) if self.can(Capability.FILES) else (list(results), [])
-        message = self._message(
-            ClientMessageType.COMMAND_RESULTS,
-            command.status,
+        message = ClientMessage(
+            type=ClientMessageType.COMMAND_RESULTS,
+            status=command.status,
             session_id=command.session_id,
+            client_id=self.client_id,
             action_results=sent,
+            timestamp=self.stamps.timestamp(),
             request_id=self.stamps.new_id(),
             prev_response_id=command.response_id,
         )

@@ -25,6 +25,7 @@ DIGEST_BYTES = 32
 MIME_LIMIT = 100
 SCHEME = "x-starloom-file:"
 _FRAME_COST_BYTES = 512  # what a waiting frame takes beside its bytes, so that tiny ones count as well
+_MAY_HOLD_BLOBS = (Blob, list, dict)
 NOT_WHOLE = "A file of this result did not arrive whole."
 
 
@@ -52,7 +53,7 @@ def take_out(results: Sequence[Result]) -> tuple[list[Result], list[Attachment]]
     taken: dict[bytes, Attachment] = {}
     changed = [
         replace(result, result=_without_bodies(result.result, taken))
-        if isinstance(result.result, Blob | list | dict)
+        if isinstance(result.result, _MAY_HOLD_BLOBS)
         else result
         for result in results
     ]

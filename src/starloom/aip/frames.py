@@ -48,8 +48,10 @@ class Cutter:
 
     def cut(self, data: bytes) -> list[Frame | Raw]:
         """Take bytes in and return what is complete, in order."""
-        if self.gave_up():
+        if self._given_up:
             return [Raw(data)]
+        if not self._rest and (text := self._one_text(data)) is not None:
+            return [text]
         if self._rest or len(data) < self._wanted:
             self._rest += data
             if len(self._rest) < self._wanted:
@@ -69,6 +71,24 @@ class Cutter:
             at = len(data)
         self._rest = bytearray(data[at:])
         return found
+
+    def _one_text(self, data: bytes) -> str | None:
+        """Return the text when the bytes are exactly one frame of text: what they nearly always are."""
+        if len(data) < 8 or data[0] != _TEXT:
+            return None
+        length, head = data[1] ^ self._mask_bit, 2
+        if length == 126:
+            length, head = data[2] << 8 | data[3], 4
+        elif length > 126:
+            return None  # long, or not masked as it should be
+        begin = head + 4 if self._mask_bit else head
+        if len(data) != begin + length or (self._limit_bytes is not None and length > self._limit_bytes):
+            return None
+        body = apply_mask(data[begin:], data[head:begin]) if self._mask_bit else data[begin:]
+        try:
+            return body.decode()
+        except UnicodeDecodeError:
+            return None
 
     def gave_up(self) -> bool:
         """Tell whether the library reads all that follows."""

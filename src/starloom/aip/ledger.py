@@ -73,7 +73,9 @@ class Ledger:
 
     def acknowledge(self, number: int) -> None:
         """Let go of our frames up to a number the other end has processed; older numbers change nothing."""
-        self.acknowledged = max(self.acknowledged, min(number, self.sent))
+        if number <= self.acknowledged:
+            return
+        self.acknowledged = number if number < self.sent else self.sent
         while self._kept and self._kept[0].number <= self.acknowledged:
             self._let_go()
 

@@ -81,13 +81,14 @@ class Link(Generic[EventT, MessageT]):
 
     def flush(self) -> None:
         """Send what the core wants sent; call it after every word to the core."""
-        if self._group is None:
+        group, protocol = self._group, self._protocol
+        if group is None:
             return
-        if not self._writing and self._protocol.has_word:
-            self._write_now(self._group)
-        deadline = self._protocol.deadline()
-        if deadline is not None and deadline < self._alarm_at:
-            self._wake_at(deadline, self._group)
+        if not self._writing and not protocol.hand_over(self._transport.send_now):
+            self._writing = True
+            group.create_task(self._write())
+        if protocol.soonest < self._alarm_at:
+            self._wake_at(protocol.soonest, group)
 
     def _take(self, frame: Frame) -> Awaitable[None] | None:
         now = self._clock.monotonic()
@@ -105,22 +106,12 @@ class Link(Generic[EventT, MessageT]):
             self._handle(event)
         self.flush()
 
-    def _write_now(self, group: asyncio.TaskGroup) -> None:
-        """Write as far as the transport takes it; a task sees to the rest, and to the goodbye."""
-        frames = self._protocol.take_frames()
-        sent = 0
-        while sent < len(frames) and self._transport.send_now(frames[sent]):
-            sent += 1
-        if sent < len(frames) or self._protocol.closing is not None:
-            self._writing = True
-            group.create_task(self._write(frames[sent:]))
-
-    async def _write(self, frames: list[Frame]) -> None:
+    async def _write(self) -> None:
+        """Write what the transport would not take at once, and the goodbye."""
         with self._part():
-            while frames:
+            while frames := self._protocol.take_frames():
                 for frame in frames:
                     await self._write_in_time(frame)
-                frames = self._protocol.take_frames()
             closing = self._protocol.closing
             if closing is not None:
                 await self._transport.close(closing.code, closing.reason)

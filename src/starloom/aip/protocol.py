@@ -12,6 +12,7 @@ on the events they return, and after every call sends what `take_frames` hands o
     frames ◀── take_frames()      deadline() ──▶ when to call expire(now) ──▶ events
 """
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class Endpoint(Generic[EventT, MessageT]):
         self._waiting: deque[Frame] = deque()
         self._max_waiting = max_waiting
         self._deadlines: dict[str, float] = {}
+        self.soonest = math.inf  # no deadline comes before this moment; it may be that none comes then
 
     def receive(self, frame: Frame, now: float) -> list[EventT]:
         """Take one frame in and return what it means, in order."""
@@ -79,16 +81,21 @@ class Endpoint(Generic[EventT, MessageT]):
         for _, name in due:
             if self._deadlines.pop(name, None) is not None:
                 events.extend(self._expired(name, now))
+        self.soonest = min(self._deadlines.values(), default=math.inf)
         return events
 
     def deadline(self) -> float | None:
         """Return when `expire` must be called next, in the clock's monotonic seconds; None: no need."""
         return min(self._deadlines.values(), default=None)
 
-    @property
-    def has_word(self) -> bool:
-        """Tell whether there are frames to send, or a goodbye."""
-        return bool(self._waiting) or self.closing is not None
+    def hand_over(self, send: Callable[[Frame], bool]) -> bool:
+        """Give frames away, in order, as long as `send` takes them; False: some are left, or there is a goodbye."""
+        waiting = self._waiting
+        while waiting:
+            if not send(waiting[0]):
+                return False
+            waiting.popleft()
+        return self.closing is None
 
     def take_frames(self) -> list[Frame]:
         """Return what must be sent now, in order, and forget it."""
@@ -101,6 +108,11 @@ class Endpoint(Generic[EventT, MessageT]):
         if self.closing is None:
             self.closing = Closing(code, reason)
             self._deadlines.clear()
+
+    def _set_deadline(self, name: str, when: float) -> None:
+        self._deadlines[name] = when
+        if when < self.soonest:
+            self.soonest = when
 
     def can(self, capability: Capability) -> bool:
         """Tell whether both ends agreed on a capability."""

@@ -86,7 +86,7 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
         self._assembly = Assembly()
         self._silence_timeout_s = silence_timeout_s
         self._probe_timeout_s = probe_timeout_s
-        self._deadlines["registration"] = now + registration_timeout_s
+        self._set_deadline("registration", now + registration_timeout_s)
 
     # What the fleet says
 
@@ -136,12 +136,14 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
 
         A limit for each tool, and that the call ids are attempts (`once`), only a device that announced itself is told.
         """
-        call_ids = [command.call_id or self.stamps.new_id() for command in commands]
+        actions = [
+            command if command.call_id else replace(command, call_id=self.stamps.new_id()) for command in commands
+        ]
         response_id = self.stamps.new_id()
         message = ServerMessage(
             type=ServerMessageType.COMMAND,
             status=TaskStatus.CONTINUE,
-            actions=[replace(command, call_id=call_id) for command, call_id in zip(commands, call_ids, strict=True)],
+            actions=actions,
             session_id=session_id,
             task_name=task_name,
             agent_name=agent_name,
@@ -150,7 +152,7 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
             timestamp=self.stamps.timestamp(),
             response_id=response_id,
         )
-        self.book.add(response_id, session_id, call_ids)
+        self.book.add(response_id, session_id, [action.call_id for action in actions])
         note = Note(timeout_s=timeout_s, once=once or None) if self.extended else NO_NOTE
         self._send(message, note, numbered=True)
         return response_id
@@ -231,7 +233,7 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
 
         Ours: upstream's device answers nothing but commands, and an empty one costs it nothing.
         """
-        self._deadlines["probe"] = now + self._probe_timeout_s
+        self._set_deadline("probe", now + self._probe_timeout_s)
         if self.extended:
             self._send(self._heartbeat(), Note(probe=self.stamps.new_id(), quiet=True))
         elif self.client_type is ClientType.DEVICE:
@@ -264,12 +266,12 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
                 self.close(PROTOCOL_ERROR, "the first frame must be a REGISTER")
             return events
         match self.state:
+            case ServerState.OPEN:
+                return events + self._registered(message)
             case ServerState.AWAITING:
                 return self._first(message)
             case ServerState.ASKED:
                 return self._too_early(message)
-            case ServerState.OPEN:
-                return [*events, *self._registered(message)]
 
     def _first(self, message: ClientMessage) -> list[ServerEvent]:
         if message.type is not ClientMessageType.REGISTER:
@@ -375,7 +377,7 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
         """Note a sign of life; True when someone had asked for one."""
         self.last_heard = now
         if self.state is ServerState.OPEN:
-            self._deadlines["silence"] = now + self._silence_timeout_s
+            self._set_deadline("silence", now + self._silence_timeout_s)
         return self._deadlines.pop("probe", None) is not None
 
     def _expired(self, name: str, now: float) -> list[ServerEvent]:
