@@ -94,6 +94,8 @@ REQUIREMENTS = (
             JSON + "test_only_type_and_status_are_required_and_everything_is_written",
             JSON + "test_unknown_fields_are_ignored",
             JSON + "test_what_is_no_message_is_refused_with_a_short_code",
+            JSON + "test_what_upstream_can_send_is_not_too_deep",
+            JSON + "test_many_brackets_are_not_deep",
         ),
     ),
     # Ids

@@ -79,8 +79,13 @@ def test_falsy_results_stay_what_they_are(value):
         ('{"type":"task","status":"ok","metadata":{"a":"\\ud800"}}', "json_invalid"),
         ('{"type":"task","status":"ok","metadata":' + '{"a":' * 100_000, "json_invalid"),
         ("", "json_invalid"),
-        ("[" * 100_000, "type"),
-        (b"\xff\xfe", "json_invalid"),
+        ("[" * 100_000, "json_invalid"),
+        ("\ud800", "json_invalid"),
+        ('{"type":"task","status":"ok","metadata":{"a":' + "[" * 200 + "]" * 200 + "}}", "json_invalid"),
+        (
+            '{"type":"task","status":"ok","action_results":[{"status":"ok"}],"x":' + "[" * 201 + "]" * 201 + "}",
+            "json_invalid",
+        ),
     ],
 )
 def test_what_is_no_message_is_refused_with_a_short_code(text, code):
@@ -94,3 +99,15 @@ def test_messages_cannot_be_changed():
     message = ClientMessage(type=ClientMessageType.HEARTBEAT, status=TaskStatus.OK)
     with pytest.raises(AttributeError, match="immutable"):
         message.client_id = "x"
+
+
+@pytest.mark.parametrize("depth", [1, 100, 197])
+def test_what_upstream_can_send_is_not_too_deep(depth):
+    text = '{"type":"task","status":"ok","metadata":{"a":' + "[" * depth + "]" * depth + "}}"
+    assert ClientMessage.from_json(text).to_json().count("[") == depth
+
+
+def test_many_brackets_are_not_deep():
+    metadata = {"a": [{}] * 1000, "b": "[" * 1000}
+    text = json.dumps({"type": "task", "status": "ok", "metadata": metadata})
+    assert ClientMessage.from_json(text).metadata == metadata

@@ -441,7 +441,7 @@ async def test_bad_first_frame_is_answered_and_the_connection_closed(listener, f
         ('{"type":"heartbeat"}', "missing at status"),
         ('{"type":"heartbeat","status":"ok","client_type":null}', "type at client_type"),
         ('{"type":"heartbeat","status":"ok","client_id":7}', "type at client_id"),
-        ("[" * 100_000, "type"),
+        ("[" * 100_000, "json_invalid"),
         ('{"type":"heartbeat","status":"ok","metadata":' + '{"a":' * 5000 + "1" + "}" * 5001, None),
         (b"\x00\x01\x02", None),
     ],

@@ -1,8 +1,8 @@
 """The table of a device's states holds."""
 
 import pytest
-from starloom.deadlines import Deadlines
 
+from starloom.deadlines import Deadlines
 from starloom.errors import Bug
 from starloom.fleet.records import TRANSITIONS, DeviceRecord, DeviceStatus
 from starloom.fleet.seat import Seat

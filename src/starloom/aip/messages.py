@@ -14,7 +14,8 @@ import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
-from msgspec import UNSET, DecodeError, Meta, Raw, Struct, UnsetType, ValidationError, convert, json, to_builtins
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, ValidationError, convert, json, to_builtins
+from pydantic_core import from_json as read_as_pydantic_does
 
 from starloom.blobs import Blob
 from starloom.errors import WireError
@@ -23,6 +24,7 @@ EXTENSION = "x_starloom"
 # Ours: the errors of a Result whose attempt was cut off; compare with them to know that its effect is in doubt.
 CANCELLED = "Cancelled by the server."
 IN_DOUBT = "An earlier process began this attempt and died; whether it took effect is not known."
+_DEEPEST = 200  # brackets; what upstream's serializer reads, and so its peers can send
 _EXTENSION = f',"{EXTENSION}":'.encode()
 
 Json: TypeAlias = Any  # a JSON value: None, bool, int, float, str, list[Json] or dict[str, Json]
@@ -140,15 +142,18 @@ class Envelope(Struct, frozen=True):
         return (b"%b%b%b}" % (text[:-1], _EXTENSION, _WRITER.encode(extension))).decode()
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
+    def from_json(cls, text: str) -> Self:
         """Return the message in a frame.
 
         Raises:
-            MalformedMessage: not JSON, a missing or wrong field, or a type or status outside the closed sets.
+            MalformedMessage: not JSON, nested more than 200 deep, a missing or wrong field, or a type or status
+                outside the closed sets.
         """
         try:
+            if text.count("[") + text.count("{") > _DEEPEST:
+                read_as_pydantic_does(text)  # for its limit of nesting: who handles a value must be able to walk it
             return _READERS[cls].decode(text)  # type: ignore[no-any-return]  # it makes this class
-        except (DecodeError, RecursionError, UnicodeError) as error:
+        except (ValueError, RecursionError) as error:  # the library's, and those of lone surrogates
             raise MalformedMessage(_code(error), str(error)) from error
 
 

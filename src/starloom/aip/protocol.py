@@ -10,6 +10,8 @@ on the events they return, and after every call sends what `take_frames` hands o
 
                       receive(frame, now) ──▶ events
     frames ◀── take_frames()      deadline() ──▶ when to call expire(now) ──▶ events
+
+A driver that looks after every frame reads `soonest` instead of `deadline()`, and has `hand_over` write at once.
 """
 
 import math
@@ -108,6 +110,7 @@ class Endpoint(Generic[EventT, MessageT]):
         if self.closing is None:
             self.closing = Closing(code, reason)
             self._deadlines.clear()
+            self.soonest = math.inf
 
     def _set_deadline(self, name: str, when: float) -> None:
         self._deadlines[name] = when
