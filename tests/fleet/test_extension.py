@@ -57,6 +57,14 @@ def near(join, listener):
     return start
 
 
+@pytest.fixture
+async def attempts(tmp_path):
+    """A device's record of attempts."""
+    record = await AttemptJournal.open(tmp_path / "attempts.db")
+    yield record
+    await record.close()
+
+
 IMAGE = Blob("image/png", bytes(range(256)) * 8000)
 HOLD = Command(tool_name="bench.hold", parameters={"name": "x"})
 
@@ -119,8 +127,7 @@ async def test_progress_of_a_batch_is_told_to_its_call(fleet, near):
     assert told == ["1/2", "2/2"]
 
 
-async def test_attempt_is_done_once_and_forgotten_when_its_result_is_stored(fleet, near, bench, tmp_path):
-    attempts = await AttemptJournal.open(tmp_path / "attempts.db")
+async def test_attempt_is_done_once_and_forgotten_when_its_result_is_stored(fleet, near, bench, attempts):
     await near(attempts=attempts)
     assert "attempts" in fleet.get("dev1").capabilities
     attempt = Command(tool_name="bench.echo", parameters={"text": "a"}, call_id="run:task:1")
@@ -133,15 +140,14 @@ async def test_attempt_is_done_once_and_forgotten_when_its_result_is_stored(flee
     assert await attempts.unacknowledged() == ()
 
 
-async def test_repeated_call_id_is_carried_out_again_unless_it_is_an_attempt(fleet, near, bench, tmp_path):
-    await near(attempts=await AttemptJournal.open(tmp_path / "attempts.db"))
+async def test_repeated_call_id_is_carried_out_again_unless_it_is_an_attempt(fleet, near, bench, attempts):
+    await near(attempts=attempts)
     for text in "ab":
         await fleet.call("dev1", [replace(echo(text), call_id="same")], session_id="s")
     assert bench.effects == ["a", "b"]
 
 
-async def test_attempt_asked_for_again_while_it_runs_joins_the_running_one(fleet, near, bench, tmp_path):
-    attempts = await AttemptJournal.open(tmp_path / "attempts.db")
+async def test_attempt_asked_for_again_while_it_runs_joins_the_running_one(fleet, near, bench, attempts):
     await near(attempts=attempts, settings=DeviceSettings(max_in_flight=2))
     attempt = replace(HOLD, call_id="run:task:1")
     calls = [asyncio.create_task(fleet.call("dev1", [attempt], session_id=f"s{n}", once=True)) for n in range(2)]

@@ -5,6 +5,7 @@ renamed: one small row in a file of its own, not made durable at once, because w
 What people said (name, groups) belongs to the hub: a device can neither read nor set it.
 """
 
+import contextlib
 import json
 import logging
 import sqlite3
@@ -69,12 +70,15 @@ class KnownDevices:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = sqlite3.connect(path, isolation_level=None)
-            self._prepare()
-        except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"The known devices in {str(path)!r} cannot be read: {error}.", path=str(path)) from error
+        with contextlib.ExitStack() as opened:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = opened.enter_context(contextlib.closing(sqlite3.connect(path, isolation_level=None)))
+                self._prepare()
+            except (OSError, sqlite3.Error) as error:
+                text = f"The known devices in {str(path)!r} cannot be read: {error}."
+                raise StoreError(text, path=str(path)) from error
+            opened.pop_all()  # it stays open
 
     def all(self) -> tuple[KnownDevice, ...]:
         """Return all known devices, the ones that were seen last at the end."""
