@@ -15,7 +15,6 @@ import itertools
 import os
 import resource
 import signal
-import socket
 import statistics
 import sys
 import tempfile
@@ -44,12 +43,14 @@ from starloom.device.process import run_device
 from starloom.device.settings import DeviceSettings
 from starloom.fleet.fleet import Fleet
 from starloom.fleet.settings import FleetSettings
+from starloom.hub.serve import bind
 from starloom.hub.wire import WireProtocol
 from starloom.safety.policy import Risk
 from starloom.tools.router import ToolRouter
 from starloom.tools.toolset import Toolset, tool
 
 Call = Callable[[], Awaitable[Any]]
+AT_ONCE = 4
 SCREENSHOT = Blob("image/png", os.urandom(2 * 1024 * 1024))
 
 
@@ -91,7 +92,7 @@ class Hub:
 
     def __init__(self, settings: FleetSettings | None = None, port: int = 0) -> None:
         self.fleet = Fleet(clock=SystemClock(), settings=settings)
-        self.listening = socket.create_server(("127.0.0.1", port), backlog=4096)
+        self.listening = bind("127.0.0.1", port)  # one made by `socket.create_server` would lack TCP_NODELAY
         self.url = f"ws://127.0.0.1:{self.listening.getsockname()[1]}/ws"
 
         async def endpoint(websocket: WebSocket) -> None:
@@ -193,12 +194,15 @@ async def roundtrip(calls: int) -> None:
         hub = await stack.enter_async_context(Hub())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         plain = await stack.enter_async_context(device(hub, "plain"))
-        kept = await stack.enter_async_context(device(hub, "kept", folder=folder))
+        kept = await stack.enter_async_context(device(hub, "kept", DeviceSettings(max_in_flight=AT_ONCE), folder))
 
         async def attempt() -> None:
             call_id = f"run:task:{next(numbers)}"
             await hub.fleet.call(kept, [replace(command, call_id=call_id)], session_id="s", once=True)
             hub.fleet.committed(kept, [call_id])
+
+        async def several() -> None:
+            await asyncio.gather(*(attempt() for _ in range(AT_ONCE)))
 
         ways = {
             "bare websockets echo": await stack.enter_async_context(echo(asked, answered)),
@@ -209,7 +213,11 @@ async def roundtrip(calls: int) -> None:
             "starloom: COMMAND and results": partial(hub.fleet.call, plain, [command], session_id="s"),
         }
         spent = await in_turns(calls, ways)
-        spent |= await in_turns(calls // 20, {"  with the record of attempts, synced to disk": attempt})
+        kept_ways = {
+            "  with the record of attempts, synced to disk": attempt,
+            f"  {AT_ONCE} of these at once, until the last is back": several,
+        }
+        spent |= await in_turns(calls // 20, kept_ways)
         bare = spent["bare websockets echo"]
         for name, figures in spent.items():
             figures.show(name, bare)
@@ -300,7 +308,7 @@ async def asgi_echo(asked: str, answered: str):
         async for _ in websocket.iter_text():
             await websocket.send_text(answered)
 
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = bind("127.0.0.1", 0)
     app = Starlette(routes=[WebSocketRoute("/ws", endpoint)])
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws_per_message_deflate=False))
     serving = asyncio.create_task(server._serve([listening]))

@@ -4,9 +4,12 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
+import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 import starloom
 from starloom.device.attempts import Attached, AttemptJournal, Finished, Fresh, Interrupted, Unreported
@@ -72,8 +75,8 @@ async def test_outbox_keeps_results_until_they_are_acknowledged(path):
         await journal.begin(attempt)
         await journal.finish(attempt, result)
     assert await journal.unacknowledged() == (Unreported(A, Finished("a")), Unreported(B, Finished("b")))
-    await journal.acknowledge(A)
-    await journal.acknowledge(A)
+    journal.acknowledge(A)
+    journal.acknowledge(A)
     await journal.close()
     journal = await AttemptJournal.open(path)
     assert await journal.unacknowledged() == (Unreported(B, Finished("b")),)
@@ -86,7 +89,7 @@ async def test_calls_of_an_attempt_s_agent_are_settled_with_it_and_no_other_s_ar
     for name in ("run:a:1/A.1.0", "run:a:1/AppAgent:files.2.1", "run:a:1", "run:a:10/A.1.0", "run:a:1.0"):
         await journal.begin(AttemptId(name))
         await journal.finish(AttemptId(name), 1)
-    await journal.acknowledge(AttemptId("run:a:1"))
+    journal.acknowledge(AttemptId("run:a:1"))
     assert [item.attempt_id for item in await journal.unacknowledged()] == ["run:a:10/A.1.0", "run:a:1.0"]
     await journal.close()
 
@@ -95,7 +98,7 @@ async def test_running_attempt_is_not_in_the_outbox_and_cannot_be_acknowledged(p
     journal = await AttemptJournal.open(path)
     await journal.begin(A)
     assert await journal.unacknowledged() == ()
-    await journal.acknowledge(A)
+    journal.acknowledge(A)
     await journal.finish(A, 1)
     assert await journal.unacknowledged() == (Unreported(A, Finished(1)),)
     await journal.close()
@@ -113,7 +116,7 @@ async def test_attempt_of_a_process_that_ended_is_interrupted_for_good(path):
         assert await journal.begin(A) == Interrupted()
         await journal.close()
     journal = await AttemptJournal.open(path)
-    await journal.acknowledge(A)
+    journal.acknowledge(A)
     assert await journal.unacknowledged() == ()
     assert await journal.begin(A) == Interrupted()
     await journal.close()
@@ -123,7 +126,7 @@ async def test_result_without_a_beginning_is_a_bug(path):
     journal = await AttemptJournal.open(path)
     with pytest.raises(Bug, match="never begun"):
         await journal.finish(A, 1)
-    await journal.acknowledge(A)
+    journal.acknowledge(A)
     await journal.close()
 
 
@@ -154,7 +157,7 @@ async def test_old_settled_attempts_are_forgotten_and_open_ones_never(path):
         await journal.begin(attempt)
         await journal.finish(attempt, number)
         if number != 1:
-            await journal.acknowledge(attempt)
+            journal.acknowledge(attempt)
     await journal.close()
     journal = await AttemptJournal.open(path, keep=3)
     assert await journal.begin(AttemptId("t:0")) == Fresh()
@@ -201,6 +204,107 @@ async def test_directory_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreError, match="Could not create"):
         await AttemptJournal.open(tmp_path / "file" / "attempts.db")
+
+
+async def test_what_waits_shares_one_commit_and_results_do_not_wait_for_starts(path):
+    journal = await AttemptJournal.open(path)
+    await journal.begin(A)
+    statements, gate = [], threading.Event()
+    journal._connection.set_trace_callback(statements.append)
+    journal._thread.submit(gate.wait)
+    starts = [asyncio.ensure_future(journal.begin(AttemptId(f"t:{number}"))) for number in range(20)]
+    result = asyncio.ensure_future(journal.finish(A, 1))
+    await asyncio.sleep(0)
+    journal.acknowledge(A)
+    gate.set()
+    assert await asyncio.gather(*starts) == [Fresh()] * 20
+    await result
+    commits = [number for number, statement in enumerate(statements) if statement == "COMMIT"]
+    assert len(commits) == 2
+    assert ["UPDATE" in statement for statement in statements[: commits[0]]].count(True) == 2
+    assert statements[0] == "PRAGMA synchronous=NORMAL"
+    assert statements[commits[0] + 1] == "PRAGMA synchronous=FULL"
+    await journal.close()
+
+
+async def test_one_that_cannot_be_recorded_does_not_fail_what_waits_with_it(path):
+    journal = await AttemptJournal.open(path)
+    await journal.begin(A)
+    gate = threading.Event()
+    journal._thread.submit(gate.wait)
+    asked = [
+        asyncio.ensure_future(work)
+        for work in (
+            journal.finish(A, "a"),
+            journal.finish(B, "never begun"),
+            journal.begin(AttemptId("t:1")),
+            journal.begin(AttemptId("no text: \udcff")),
+            journal.begin(AttemptId("t:2")),
+        )
+    ]
+    await asyncio.sleep(0)
+    asked[-1].cancel()
+    gate.set()
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [type(None), Bug, Fresh, UnicodeEncodeError, asyncio.CancelledError]
+    assert await journal.begin(A) == Finished("a")
+    assert await journal.begin(AttemptId("t:1")) == Attached()
+    assert await journal.begin(AttemptId("t:2")) == Fresh(), "cancelled before its turn"
+    await journal.close()
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["begin", "finish", "acknowledge"]), st.integers(0, 5)), max_size=30)
+
+
+async def lived(path, steps):
+    """Do the steps one by one; return the file, its log, what was begun and finished, and how much surely is on disk.
+
+    What is not flushed is counted as lost: the log behind the last start.
+    """
+    journal = await AttemptJournal.open(path)
+    log = path.with_name(f"{path.name}-wal")
+    begun, finished, on_disk = set(), {}, log.stat().st_size
+    for number, (step, name) in enumerate(steps):
+        attempt = AttemptId(f"t:{name}")
+        match step:
+            case "begin" if attempt not in begun:
+                assert await journal.begin(attempt) == Fresh()
+                begun.add(attempt)
+                on_disk, sure = log.stat().st_size, dict(finished)
+            case "finish" if attempt in begun:
+                await journal.finish(attempt, number)
+                finished.setdefault(attempt, number)
+            case "acknowledge":
+                journal.acknowledge(attempt)
+    files = path.read_bytes(), log.read_bytes()
+    await journal.close()
+    return files, begun, finished, sure if begun else {}, on_disk
+
+
+async def known_after(path, files, attempts):
+    """Return what a new process on these files knows of the attempts."""
+    path.parent.mkdir()
+    path.write_bytes(files[0])
+    path.with_name(f"{path.name}-wal").write_bytes(files[1])
+    journal = await AttemptJournal.open(path)
+    known = {attempt: await journal.begin(attempt) for attempt in attempts}
+    await journal.close()
+    return known
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS, place=st.floats(0, 1), zeros=st.booleans())
+def test_after_a_power_cut_nothing_that_was_begun_is_fresh_and_after_a_kill_no_result_is_lost(steps, place, zeros):
+    with tempfile.TemporaryDirectory() as folder:
+        files, begun, finished, sure, on_disk = asyncio.run(lived(Path(folder) / "lived" / "a.db", steps))
+        killed = asyncio.run(known_after(Path(folder) / "killed" / "a.db", files, begun))
+        cut = on_disk + int(place * (len(files[1]) - on_disk))
+        torn = files[1][:cut] + bytes(len(files[1]) - cut if zeros else 0)
+        known = asyncio.run(known_after(Path(folder) / "cut" / "a.db", (files[0], torn), begun))
+    assert killed == {one: Finished(finished[one]) if one in finished else Interrupted() for one in begun}
+    for attempt, found in known.items():
+        assert found in (Interrupted(), Finished(finished.get(attempt)))
+        assert attempt not in sure or found == Finished(sure[attempt])
 
 
 WORKER = """

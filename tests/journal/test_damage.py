@@ -158,6 +158,9 @@ async def main(folder):
         say("begin attempt")
         await attempts.begin(AttemptId(f"run_1:t{number}:1"))
         say("done attempt")
+        say("begin result")
+        await attempts.finish(AttemptId(f"run_1:t{number}:1"), number)
+        say("done result")
         say("begin artefact")
         await artefacts.put(f"content {number}".encode())
         say("done artefact")
@@ -171,13 +174,20 @@ async def main(folder):
 asyncio.run(main(Path(sys.argv[1])))
 """
 
-_CALL = re.compile(r"^(\d+\s+)?(?P<name>f(?:data)?sync|write|rename\w*|mkdir\w*|unlink\w*)\((?P<rest>.*)$")
+_CALL = re.compile(r"^(\d+\s+)?(?P<name>f(?:data)?sync|p?write(?:64)?|rename\w*|mkdir\w*|unlink\w*)\((?P<rest>.*)$")
 
 
 def traced(folder):
     """Return the system calls of a writer: before the first `begin`, then up to each `done`, as (word, calls)."""
     strace = shutil.which("strace")
-    command = ["-f", "-y", "-s", "64", "-e", "trace=fsync,fdatasync,write,rename,renameat,renameat2,mkdir,mkdirat"]
+    command = [
+        "-f",
+        "-y",
+        "-s",
+        "64",
+        "-e",
+        "trace=fsync,fdatasync,write,pwrite64,rename,renameat,renameat2,mkdir,mkdirat",
+    ]
     output = folder / "trace"
     if strace is None:
         pytest.skip("needs strace")
@@ -206,7 +216,7 @@ def flushed(calls, name):
 def test_nothing_is_called_done_before_it_is_flushed(tmp_path):
     (tmp_path / "work").mkdir()
     spans = traced(tmp_path)
-    assert [word for word, _ in spans] == ["open", *["append", "attempt", "artefact", "file"] * 3]
+    assert [word for word, _ in spans] == ["open", *["append", "attempt", "result", "artefact", "file"] * 3]
     for word, calls in spans:
         match word:
             case "open":
@@ -216,6 +226,9 @@ def test_nothing_is_called_done_before_it_is_flushed(tmp_path):
                 assert flushed(calls, "journal.db-wal>")
             case "attempt":
                 assert flushed(calls, "attempts.db-wal>")
+            case "result":
+                assert any(call.startswith("pwrite") and "attempts.db-wal>" in call for call in calls), "outlives us"
+                assert not flushed(calls, "/device/"), "the next start's flush takes it along"
             case "artefact":
                 assert flushed(calls, "/artefacts/")
                 assert flushed(calls, f"{tmp_path}/artefacts>"), "a new folder's name, too"

@@ -1,8 +1,10 @@
 """The device's own record of attempts and its outbox of results: why nothing is run twice.
 
 A hub that restarts, a link that drops and a bus that repeats itself all ask again for an attempt by the same id; only
-the device knows whether it acted. Every answer here is on disk before it is given. Called by the device process, which
-asks `begin` before it acts and `acknowledge`s only when the hub says that it has committed the result.
+the device knows whether it acted. A start is flushed to disk before `begin` says to act, so that after a power cut no
+attempt that acted is unknown. A result is in the file before `finish` returns, so that a kill cannot undo it; the next
+start's flush takes it along, and until then a power cut may turn it into `Interrupted`, which a person is asked about.
+Called by the device process, which `acknowledge`s only when the hub says that it has committed the result.
 
     unknown ──begin──▶ started ──finish──▶ finished ──acknowledge──▶ settled
                           │ the process died                            ▲
@@ -13,17 +15,22 @@ Standard library only: a device starts without a model, MCP or web library. Sour
 
 import asyncio
 import json
+import logging
 import secrets
 import sqlite3
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from starloom.durable import make_folder
 from starloom.errors import Bug, StoreError
 from starloom.ids import AttemptId
+
+logger = logging.getLogger(__name__)
 
 Json: TypeAlias = Any  # a JSON value
 T = TypeVar("T")
@@ -76,8 +83,18 @@ class Unreported:
     ended: Finished | Interrupted
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Something to do with the file, and where its answer goes."""
+
+    work: Callable[[], Any]
+    answer: Future[Any]
+
+
 class AttemptJournal:
-    """Attempts in one file that one process owns. Made by `open`; calls take effect in the order they are made.
+    """Attempts in one file that one process owns. Made by `open`.
+
+    One thread writes, and what waits for it shares a commit: starts also a flush. What needs none goes before them.
 
     Attributes:
         instance: the file's own name; two processes that say it at the same time are impossible.
@@ -88,6 +105,8 @@ class AttemptJournal:
         self.instance: str = connection.execute("SELECT name FROM instance").fetchone()[0]
         self._connection = connection
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attempt-journal")
+        self._starts: deque[_Asked] = deque()
+        self._others: deque[_Asked] = deque()
         self._closed = False
 
     @classmethod
@@ -107,10 +126,14 @@ class AttemptJournal:
 
     async def begin(self, attempt_id: AttemptId) -> Begun:
         """Say what to do about an attempt; on `Fresh` its start is on disk. Repeating the call never gives `Fresh`."""
-        return await self._do("record the start of an attempt in", lambda: _begin(self._connection, attempt_id))
+        work = partial(_begin, self._connection, attempt_id)
+        return await self._do("record the start of an attempt in", work, self._starts)
 
     async def finish(self, attempt_id: AttemptId, result: Json) -> None:
-        """Put the attempt's result on disk, into the outbox; a second result for it changes nothing.
+        """Put the attempt's result into the file and so into the outbox; a second result for it changes nothing.
+
+        It survives the process at once, and a power cut when the next start has been flushed or the system has written
+        it by itself; lost, the attempt is `Interrupted`.
 
         Raises:
             Bug: the attempt was never begun.
@@ -120,18 +143,22 @@ class AttemptJournal:
             text = json.dumps(result, separators=(",", ":"))
         except (TypeError, ValueError, RecursionError) as error:
             raise StoreError(f"The result of attempt {attempt_id!r} is not JSON: {error}.") from error
-        await self._do("record the result of an attempt in", lambda: _finish(self._connection, attempt_id, text))
+        work = partial(_finish, self._connection, attempt_id, text)
+        await self._do("record the result of an attempt in", work, self._others)
 
-    async def acknowledge(self, attempt_id: AttemptId) -> None:
+    def acknowledge(self, attempt_id: AttemptId) -> None:
         """Take an ended attempt out of the outbox: the hub has committed it. Idempotent; unknown ids are ignored.
 
-        The calls of an attempt's agent, `<attempt>/<call>`, are settled with it.
+        The calls of an attempt's agent, `<attempt>/<call>`, are settled with it. Nobody waits until it is written; when
+        it never is, a result stays in the outbox.
         """
-        await self._do("record an acknowledgement in", lambda: _acknowledge(self._connection, attempt_id))
+        if not self._closed:
+            answer = self._enqueue(partial(_settle, self._connection, attempt_id), self._others)
+            answer.add_done_callback(partial(_complain, self.path))
 
     async def unacknowledged(self) -> tuple[Unreported, ...]:
         """Return the outbox in the order the attempts began; to be sent after every reconnect."""
-        return await self._do("read", lambda: _unacknowledged(self._connection))
+        return await self._do("read", partial(_unacknowledged, self._connection), self._others)
 
     async def close(self) -> None:
         """Let the file go; idempotent. An attempt that is still running will be `Interrupted` for the next process."""
@@ -140,17 +167,48 @@ class AttemptJournal:
             await asyncio.to_thread(self._thread.shutdown)
             self._connection.close()
 
-    async def _do(self, doing: str, work: Callable[[], T]) -> T:
-        """Run the work in the one thread that uses the file.
+    async def _do(self, doing: str, work: Callable[[], T], queue: deque[_Asked]) -> T:
+        """Have the thread do the work, in one commit with what else waits in the queue then.
 
-        A caller that is cancelled meanwhile does not stop the work: a start that was recorded stays recorded.
+        A caller that is cancelled does not stop work that has begun: a start that was recorded stays recorded.
         """
         if self._closed:
             raise StoreError(f"The record of attempts {str(self.path)!r} is closed.", path=str(self.path))
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await asyncio.wrap_future(self._enqueue(work, queue))
         except sqlite3.Error as error:
             raise _translated(error, doing, self.path) from error
+
+    def _enqueue(self, work: Callable[[], T], queue: deque[_Asked]) -> Future[T]:
+        answer: Future[T] = Future()
+        queue.append(_Asked(work, answer))
+        self._thread.submit(self._write_waiting)  # one that finds nothing waiting any more does nothing
+        return answer
+
+    def _write_waiting(self) -> None:
+        for queue, synchronous in ((self._others, "NORMAL"), (self._starts, "FULL")):
+            waiting = [queue.popleft() for _ in range(len(queue))]
+            asked = [one for one in waiting if one.answer.set_running_or_notify_cancel()]
+            if asked:
+                self._commit(asked, synchronous)
+
+    def _commit(self, asked: list[_Asked], synchronous: str) -> None:
+        """Do all of it in one transaction and answer after its commit; when that fails, each of it alone."""
+        try:
+            self._connection.execute(f"PRAGMA synchronous={synchronous}")
+            with self._connection:
+                if len(asked) > 1:  # one writes with one statement, which commits itself
+                    self._connection.execute("BEGIN IMMEDIATE")
+                results = [one.work() for one in asked]
+        except Exception as error:  # noqa: BLE001 (the thread's border: every failure goes to who waits for it)
+            if len(asked) == 1:
+                asked[0].answer.set_exception(error)
+                return
+            for one in asked:
+                self._commit([one], synchronous)
+            return
+        for one, result in zip(asked, results, strict=True):
+            one.answer.set_result(result)
 
 
 def _opened(path: Path, keep: int) -> sqlite3.Connection:
@@ -217,19 +275,8 @@ def _finish(connection: sqlite3.Connection, attempt_id: AttemptId, text: str) ->
         raise Bug(f"Attempt {attempt_id!r} was finished but never begun.", attempt_id=attempt_id)
 
 
-def _acknowledge(connection: sqlite3.Connection, attempt_id: AttemptId) -> None:
-    """Settle an attempt that has ended, with its agent's calls; one that runs has nothing to acknowledge.
-
-    Without a sync of its own, the next one takes it along: lost with the power, it leaves a result in the outbox.
-    """
-    connection.execute("PRAGMA synchronous=NORMAL")
-    try:
-        _settle(connection, attempt_id)
-    finally:
-        connection.execute("PRAGMA synchronous=FULL")
-
-
 def _settle(connection: sqlite3.Connection, attempt_id: AttemptId) -> None:
+    """Settle an attempt that has ended, with its agent's calls; one that runs has nothing to acknowledge."""
     connection.execute(
         "UPDATE attempts SET acknowledged = 1 WHERE state != 'started' AND acknowledged = 0"
         " AND (attempt_id = ? OR (attempt_id > ? AND attempt_id < ?))",
@@ -248,6 +295,15 @@ def _unacknowledged(connection: sqlite3.Connection) -> tuple[Unreported, ...]:
 def _ended(state: str, result: str | None) -> Finished | Interrupted:
     """Return how an attempt ended."""
     return Interrupted() if state == "interrupted" or result is None else Finished(json.loads(result))
+
+
+def _complain(path: Path, answer: Future[Any]) -> None:
+    """Tell of an acknowledgement that could not be written; nobody waits for it, and it does no harm."""
+    error = answer.exception()
+    if isinstance(error, sqlite3.Error):
+        logger.warning("%s", _translated(error, "record an acknowledgement in", path).message)
+    elif error is not None:
+        logger.error("An acknowledgement could not be recorded.", exc_info=error)
 
 
 def _translated(error: sqlite3.Error, doing: str, path: Path) -> StoreError:

@@ -36,7 +36,7 @@ from starloom.device.attempts import AttemptJournal
 from starloom.device.identity import DeviceIdentity
 from starloom.device.runner import CommandRunner
 from starloom.device.settings import DeviceSettings
-from starloom.errors import DeviceError, StoreError, WireError
+from starloom.errors import DeviceError, WireError
 from starloom.ids import AttemptId
 from starloom.tools.router import ToolRouter
 
@@ -247,7 +247,7 @@ class _Device:
             case CommandCancelAsked(response_id):
                 self._runner.cancel(response_id)
             case AttemptsSettled(attempt_ids):
-                self._group.create_task(self._settle(attempt_ids))
+                self._settle(attempt_ids)
             case TaskPushed(request, task_name, session_id):
                 self._ask_task(request, task_name, session_id)
             case TaskEnded() | ServerReported():
@@ -299,14 +299,11 @@ class _Device:
             promised = session_id if self._protocol.extended else None
             self._protocol.ask_task(request, task_name, platform=self._identity.platform, session_id=promised)
 
-    async def _settle(self, attempt_ids: tuple[str, ...]) -> None:
-        """Let go of stored results; one that stays on record does no harm."""
-        try:
+    def _settle(self, attempt_ids: tuple[str, ...]) -> None:
+        """Let go of stored results."""
+        if self._attempts is not None:
             for attempt_id in attempt_ids:
-                if self._attempts is not None:
-                    await self._attempts.acknowledge(AttemptId(attempt_id))
-        except StoreError as error:
-            logger.warning("%s", error.message)
+                self._attempts.acknowledge(AttemptId(attempt_id))
 
     def _flush(self) -> None:
         if self._link is not None:
