@@ -244,6 +244,7 @@ async def test_one_that_cannot_be_recorded_does_not_fail_what_waits_with_it(path
     ]
     await asyncio.sleep(0)
     asked[-1].cancel()
+    await asyncio.sleep(0)
     gate.set()
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(answer) for answer in answers] == [type(None), Bug, Fresh, UnicodeEncodeError, asyncio.CancelledError]
