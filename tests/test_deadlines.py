@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from starloom.deadlines import Deadlines
+from starloom.deadlines import Deadlines, Limit
+from starloom.errors import Bug
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
@@ -56,13 +57,13 @@ async def test_equal_deadlines_come_as_they_were_noted(monkeypatch):
 
 async def test_one_that_is_dropped_never_comes_even_when_another_drops_it_in_the_same_moment():
     deadlines, told = Deadlines(), []
-    deadlines.drop(deadlines.add(0, told.append, "dropped"))
+    assert deadlines.drop(deadlines.add(0, told.append, "dropped"))
     deadlines.add(0, lambda: deadlines.drop(late))
     late = deadlines.add(0, told.append, "dropped by the one before")
     key = deadlines.add(0, told.append, "kept")
     await after(deadlines, 0.01)
     assert told == ["kept"]
-    deadlines.drop(key)  # has come: nothing to do
+    assert not deadlines.drop(key)  # has come
     assert not len(deadlines)
 
 
@@ -133,3 +134,99 @@ def test_a_loop_that_has_ended_leaves_no_timer_that_later_ones_would_wait_for():
     run(leave)
     run(lambda: after(deadlines, 0.002))
     assert not len(deadlines)
+
+
+# One block's limit
+
+
+async def wait_for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_block_over_its_limit_is_stopped_and_the_task_goes_on():
+    limit = Limit(Deadlines(), 0.001)
+    with pytest.raises(TimeoutError), limit:
+        await wait_for_ever()
+    assert limit.has_passed
+    assert not asyncio.current_task().cancelling()
+    await asyncio.sleep(0)
+
+
+async def test_block_that_ends_in_time_leaves_nothing_behind():
+    deadlines = Deadlines()
+    limit = Limit(deadlines, 0.001)
+    with limit:
+        await asyncio.sleep(0)
+    assert not len(deadlines)
+    await after(deadlines, 0.002)
+    assert not limit.has_passed
+
+
+async def test_timeout_of_the_blocks_own_is_not_the_limit():
+    limit = Limit(Deadlines(), 60)
+    with pytest.raises(TimeoutError, match="mine"), limit:
+        raise TimeoutError("mine")
+    assert not limit.has_passed
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+async def test_what_a_stopped_block_makes_of_it_leaves_as_itself_and_the_task_is_not_cancelled(breaks):
+    async def work() -> str:
+        with limit:
+            try:
+                await wait_for_ever()
+            except asyncio.CancelledError:
+                if breaks:
+                    raise ValueError("broke") from None
+        return "done all the same"
+
+    limit = Limit(Deadlines(), 0.001)
+    if breaks:
+        with pytest.raises(ValueError, match="broke"):
+            await work()
+    else:
+        assert await work() == "done all the same"
+    assert limit.has_passed
+    assert not asyncio.current_task().cancelling()
+
+
+@pytest.mark.parametrize("first", ["limit", "outside"])
+async def test_cancellation_in_the_moment_of_the_limit_leaves_as_itself(first):
+    async def work():
+        with Limit(deadlines, 0):
+            entered.set()
+            await wait_for_ever()
+
+    deadlines, entered = Deadlines(), asyncio.Event()
+    if first == "outside":  # an earlier callback of the same timer
+        deadlines.add(-1, lambda: task.cancel())
+    task = asyncio.ensure_future(work())
+    if first == "limit":
+        await entered.wait()
+        deadlines.add(0, task.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
+async def test_nested_limits_tell_which_one_passed():
+    deadlines = Deadlines()
+    outer, inner = Limit(deadlines, 0.001), Limit(deadlines, 60)
+    with pytest.raises(TimeoutError), outer, inner:
+        await wait_for_ever()
+    assert (outer.has_passed, inner.has_passed) == (True, False)
+    assert not len(deadlines)
+
+
+async def test_limit_without_a_task_is_a_mistake_of_ours():
+    broken = asyncio.get_running_loop().create_future()
+
+    def outside_of_any_task() -> None:
+        try:
+            with Limit(Deadlines(), 60):
+                pass
+        except Bug as error:
+            broken.set_result(error)
+
+    asyncio.get_running_loop().call_soon(outside_of_any_task)
+    assert "stops a task" in (await broken).message

@@ -7,7 +7,9 @@ the loop is asked for a timer only when an earlier deadline comes or the timer r
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Any, TypeVarTuple, Unpack
+from typing import Any, Self, TypeVarTuple, Unpack
+
+from starloom.errors import Bug
 
 ArgsT = TypeVarTuple("ArgsT")
 
@@ -44,9 +46,9 @@ class Deadlines:
             self._ring_at(loop, when)
         return self._last
 
-    def drop(self, key: int) -> None:
-        """Forget a deadline; one that has come is forgotten already."""
-        self._noted.pop(key, None)
+    def drop(self, key: int) -> bool:
+        """Forget a deadline; return whether it was still to come."""
+        return self._noted.pop(key, None) is not None
 
     def _ring_at(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
         if self._timer is not None:
@@ -66,3 +68,33 @@ class Deadlines:
             earliest = min((when for when, _, _ in self._noted.values()), default=math.inf)
             if earliest < self._rings_at:
                 self._ring_at(loop, earliest)
+
+
+class Limit:
+    """Stops a block that takes too long with `TimeoutError`, as `asyncio.timeout` does; enter it once, in a task.
+
+    A cancellation from elsewhere at the same moment goes before the limit and leaves as itself.
+    """
+
+    __slots__ = ("_asked_before", "_deadlines", "_key", "_seconds", "_task", "has_passed")
+
+    def __init__(self, deadlines: Deadlines, seconds: float) -> None:
+        self._deadlines = deadlines
+        self._seconds = seconds
+        self.has_passed = False
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        if task is None:
+            raise Bug("A limit stops a task, and this is none.")
+        self._task = task
+        self._asked_before = task.cancelling()
+        self._key = self._deadlines.add(self._seconds, task.cancel)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if self._deadlines.drop(self._key):
+            return
+        self.has_passed = True
+        if self._task.uncancel() <= self._asked_before and kind is asyncio.CancelledError:
+            raise TimeoutError from error

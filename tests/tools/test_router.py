@@ -1,5 +1,6 @@
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -141,3 +142,67 @@ async def test_cancellation_leaves_the_router():
 def test_two_toolsets_of_one_name_are_refused():
     with pytest.raises(UsageError, match="'t'"):
         ToolRouter([TOOLSET, TOOLSET])
+
+
+async def say_nothing_printable(size: int) -> str:
+    """Return characters that JSON writes in six."""
+    return "\x1f" * size
+
+
+async def half_a_character() -> str:
+    """Return what no encoding can hold."""
+    return "\ud800"
+
+
+async def anything(*, value: object) -> Any:
+    """Return what it is given."""
+    return value
+
+
+ODD_FUNCTIONS = (say_nothing_printable, half_a_character, anything)
+ODD = ToolRouter(
+    [Toolset("o", tuple(tool(item, name=f"o.{item.__name__}", risk=Risk.READ) for item in ODD_FUNCTIONS))],
+    result_limit_bytes=62,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("o.say_nothing_printable", {"size": 10}, None),
+        ("o.say_nothing_printable", {"size": 11}, "68 bytes, more than 62"),
+        ("o.half_a_character", {}, "not JSON"),
+        ("o.anything", {"value": "x" * 60}, None),
+        ("o.anything", {"value": "x" * 61}, "63 bytes"),
+        ("o.anything", {"value": "é" * 30}, None),
+        ("o.anything", {"value": "é" * 31}, "64 bytes"),
+        ("o.anything", {"value": ["x" * 55, 7]}, None),
+        ("o.anything", {"value": ["x" * 56, 77]}, "64 bytes"),
+        ("o.anything", {"value": None}, None),
+        ("o.anything", {"value": True}, None),
+        ("o.anything", {"value": 1e300}, None),
+    ],
+)
+async def test_results_are_measured_as_they_are_written(name, arguments, words):
+    outcome = await ODD.call(ToolCall(name, arguments))
+    assert (outcome.error is None) == (words is None), outcome.error
+    assert (words or "") in (outcome.error or "")
+
+
+def test_limit_holds_in_the_next_event_loop_too():
+    kept = router()
+    for _ in range(2):
+        outcome = asyncio.run(kept.call(ToolCall("t.wait_for_ever", {}, timeout_s=0.01)))
+        assert "stopped after its limit" in outcome.error
+
+
+async def test_calls_at_once_are_stopped_each_at_its_own_limit():
+    limits = (0.03, 0.01, 0.02)
+    ended = []
+
+    async def one(limit_s):
+        ended.append((await kept.call(ToolCall("t.wait_for_ever", {}, timeout_s=limit_s))).error)
+
+    kept = router()
+    await asyncio.gather(*map(one, limits))
+    assert ended == [f"t.wait_for_ever was stopped after its limit of {limit_s} s." for limit_s in sorted(limits)]

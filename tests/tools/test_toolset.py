@@ -1,11 +1,14 @@
 import asyncio
 import threading
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated
 
 import pytest
-from pydantic import Field
+from pydantic import Field, PlainSerializer
 from typing_extensions import TypedDict
 
+from starloom.blobs import Blob
 from starloom.errors import Bug
 from starloom.safety.policy import Risk
 from starloom.tools.toolset import (
@@ -131,3 +134,43 @@ async def test_async_function_is_awaited_in_place():
 
 def test_check_stopped_outside_a_call_does_nothing():
     check_stopped()
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("returned", "value", "written"),
+    [
+        (str, "x", "x"),
+        (str, Colour.RED, "red"),
+        (int, 7, 7),
+        (int, True, 1),
+        (Annotated[int, PlainSerializer(lambda number: f"no. {number}")], 7, "no. 7"),
+        (Colour, Colour.RED, "red"),
+        (tuple[int, ...], (1, 2), [1, 2]),
+        (None, None, None),
+        (str, Blob("a/b", b"c"), Blob("a/b", b"c")),
+    ],
+)
+async def test_a_value_leaves_as_its_type_is_written(returned, value, written):
+    async def give():
+        """Give."""
+        return value
+
+    give.__annotations__["return"] = returned
+    given = await tool(give, name="t.give", risk=Risk.READ).function({})
+    assert (given, type(given)) == (written, type(written))
+
+
+async def test_defaults_are_filled_in_and_the_callers_arguments_stay_as_they_are():
+    async def take(first: int, rest: list[int] = [1]) -> list[int]:  # noqa: B006 - the model copies it
+        """Take."""
+        rest.append(first)
+        return rest
+
+    taking, arguments = tool(take, name="t.take", risk=Risk.READ), {"first": "2"}
+    assert await taking.function(arguments) == [1, 2]
+    assert await taking.function(MappingProxyType(arguments)) == [1, 2]
+    assert arguments == {"first": "2"}

@@ -15,8 +15,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias
@@ -37,14 +37,19 @@ Kind: TypeAlias = Literal[
 _call: contextvars.ContextVar[str] = contextvars.ContextVar("starloom_call_id", default="")
 
 
-@contextmanager
-def recording(call_id: str) -> Iterator[None]:
+class recording:  # named like a function, as it is read: `with recording(call_id)`
     """Note the changes that are made inside the block under this call's id; an empty id notes nothing."""
-    token = _call.set(call_id)
-    try:
-        yield
-    finally:
-        _call.reset(token)
+
+    __slots__ = ("_call_id", "_token")
+
+    def __init__(self, call_id: str) -> None:
+        self._call_id = call_id
+
+    def __enter__(self) -> None:
+        self._token = _call.set(self._call_id)
+
+    def __exit__(self, *_: object) -> None:
+        _call.reset(self._token)
 
 
 @dataclass(frozen=True, slots=True)

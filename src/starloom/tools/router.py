@@ -4,22 +4,25 @@ Called by the device process for every command. This is one of the four borders 
 failed outcome: the model must see it, and the device must live on.
 """
 
-import asyncio
 import difflib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from starloom.blobs import Blob
+from starloom.deadlines import Deadlines, Limit
 from starloom.errors import StarloomError, UsageError
 from starloom.safety.policy import Decision, Verdict
 from starloom.tools.effects import recording
 from starloom.tools.toolset import Tool, Toolset
 
 logger = logging.getLogger(__name__)
+
+_write = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 Guard: TypeAlias = Callable[[Tool, Mapping[str, Any]], Verdict]
 
@@ -31,19 +34,17 @@ class ToolStatus(StrEnum):
     FAILURE = "failure"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """One call. `kind`, when given, must be the tool's; `timeout_s` None means the router's default."""
 
     name: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = {}
     call_id: str = ""
     timeout_s: float | None = None
     kind: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
+class ToolOutcome(Struct, frozen=True):
     """What came of a call. `error` is set exactly when it failed; `namespace` names the toolset that ran it."""
 
     status: ToolStatus
@@ -84,6 +85,8 @@ class ToolRouter:
         self._guard = guard
         self._default_timeout_s = default_timeout_s
         self._result_limit_bytes = result_limit_bytes
+        self._surely_short = (result_limit_bytes - 2) // 6  # quotes; a character is at most \\u001f
+        self._deadlines = Deadlines()
 
     def infos(self) -> tuple[Tool, ...]:
         """Return every tool on offer, in the order the toolsets were given."""
@@ -108,13 +111,12 @@ class ToolRouter:
 
     async def _run(self, found: Tool, call: ToolCall) -> ToolOutcome:
         limit_s = self._default_timeout_s if call.timeout_s is None else call.timeout_s
-        deadline = asyncio.timeout(limit_s)
+        limit = Limit(self._deadlines, limit_s)
         try:
-            async with deadline:
-                with recording(call.call_id):
-                    result = await found.function(call.arguments)
+            with limit, recording(call.call_id):
+                result = await found.function(call.arguments)
         except TimeoutError as error:
-            if deadline.expired():
+            if limit.has_passed:
                 return _failure(f"{call.name} was stopped after its limit of {limit_s:g} s.", found)
             return _failure(f"{call.name} failed: a time limit inside it passed ({error}).", found)
         except StarloomError as error:
@@ -124,6 +126,8 @@ class ToolRouter:
         except Exception as error:  # the border of a tool call: a broken tool must not end the device
             logger.exception("The tool %s broke in call %s.", call.name, call.call_id)
             return _failure(f"{call.name} broke inside: {type(error).__name__}: {error}", found)
+        if type(result) is str and result.isascii() and len(result) <= self._surely_short:
+            return ToolOutcome(ToolStatus.SUCCESS, result, None, found.namespace)
         return self._within_limit(found, result)
 
     def _within_limit(self, found: Tool, result: Any) -> ToolOutcome:  # noqa: ANN401 - a JSON value
@@ -147,7 +151,7 @@ class ToolRouter:
 def _size_bytes(result: Any) -> int:  # noqa: ANN401 - a JSON value, or a blob
     if isinstance(result, Blob):
         return len(result.body)
-    return len(json.dumps(result, ensure_ascii=False, allow_nan=False).encode())
+    return len(_write(result).encode())
 
 
 def _failure(error: str, found: Tool | None) -> ToolOutcome:

@@ -21,6 +21,7 @@ from starloom.safety.policy import Risk
 ToolFunction: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 _STOP_GRACE_S = 10.0
+_PLAIN = (str, int, bool)  # a value of these types is a JSON value as it is
 _stop: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("starloom_tool_stop", default=None)
 
 
@@ -88,15 +89,17 @@ def tool(
     for argument in destinations:
         if argument not in model.model_fields:
             raise Bug(f"The tool {name!r} has no argument {argument!r} to be a destination.")
-    result = TypeAdapter[Any](get_type_hints(function, include_extras=True)["return"])
+    returned = get_type_hints(function, include_extras=True)["return"]
+    result = TypeAdapter[Any](returned)
+    plain = returned if returned in _PLAIN else None
+    in_place = inspect.iscoroutinefunction(function)
 
     async def run(arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a JSON value of any shape
         checked = _checked(model, arguments, name)
-        if inspect.iscoroutinefunction(function):
-            value = await function(**checked)
-        else:
-            value = await _in_thread(function, checked)
-        return value if isinstance(value, Blob) else result.dump_python(value, mode="json")
+        value = await (function(**checked) if in_place else _in_thread(function, checked))
+        if type(value) is plain or isinstance(value, Blob):
+            return value
+        return result.dump_python(value, mode="json")
 
     return Tool(
         name=name,
@@ -177,7 +180,7 @@ def _arguments_model(function: Callable[..., Any], name: str) -> type[BaseModel]
 
 def _checked(model: type[BaseModel], arguments: Mapping[str, Any], name: str) -> dict[str, Any]:
     try:
-        checked = model.model_validate(dict(arguments))
+        checked = model.__pydantic_validator__.validate_python(dict(arguments))
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}"
@@ -185,7 +188,8 @@ def _checked(model: type[BaseModel], arguments: Mapping[str, Any], name: str) ->
         )
         wanted = ", ".join(model.model_fields)
         raise ArgumentsRefused(f"The arguments of {name} do not fit ({faults}). It takes: {wanted}.") from error
-    return {field: getattr(checked, field) for field in model.model_fields}
+    fields: dict[str, Any] = checked.__dict__  # of a model without extra fields: all of them, and nothing else
+    return fields
 
 
 async def _in_thread(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401 - its result
