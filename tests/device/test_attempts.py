@@ -1,5 +1,6 @@
 import asyncio
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -366,6 +367,47 @@ def test_record_of_attempts_needs_only_the_standard_library():
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     modules = [name for name in eval(output) if not name.startswith("starloom")]
     assert modules == []
+
+
+FAILED_FLUSH = """
+import asyncio, sys
+from pathlib import Path
+from starloom.device.attempts import AttemptJournal
+from starloom.errors import StoreError
+
+async def main(path):
+    journal = await AttemptJournal.open(path)
+    for number in range(4):
+        try:
+            begun = await journal.begin(f"t:{number}")
+        except StoreError as error:
+            begun = error.message
+        print(begun)
+    await journal.finish("t:0", 1)
+    await journal.close()
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+async def test_after_a_flush_that_failed_nothing_is_begun_until_the_device_is_started_again(path, tmp_path):
+    if shutil.which("strace") is None:
+        pytest.skip("needs strace")
+    faults = ["-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=3"]  # the new log's head, t:0, t:1
+    command = ["strace", "-f", "-o", str(tmp_path / "trace"), *faults, sys.executable, "-c", FAILED_FLUSH, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if done.returncode and "ptrace" in done.stderr.lower():
+        pytest.skip("needs the right to trace")
+    assert done.returncode == 0, done.stderr
+    first, failed, *later = done.stdout.splitlines()
+    assert first == "Fresh()"
+    assert "check that" in failed
+    assert ["start this device again" in line for line in later] == [True, True]
+    journal = await AttemptJournal.open(path)
+    assert await journal.begin(AttemptId("t:0")) == Finished(1)
+    for number in (1, 2, 3):
+        assert await journal.begin(AttemptId(f"t:{number}")) == Fresh()
+    await journal.close()
 
 
 FULL_DISK = """

@@ -108,6 +108,7 @@ class AttemptJournal:
         self._starts: deque[_Asked] = deque()
         self._others: deque[_Asked] = deque()
         self._closed = False
+        self._unsure = False  # a flush failed: what it should have kept may be missing from the log, and all behind it
 
     @classmethod
     async def open(cls, path: Path, *, keep: int = 10_000) -> "AttemptJournal":
@@ -126,7 +127,7 @@ class AttemptJournal:
 
     async def begin(self, attempt_id: AttemptId) -> Begun:
         """Say what to do about an attempt; on `Fresh` its start is on disk. Repeating the call never gives `Fresh`."""
-        work = partial(_begin, self._connection, attempt_id)
+        work = partial(self._begin, attempt_id)
         return await self._do("record the start of an attempt in", work, self._starts)
 
     async def finish(self, attempt_id: AttemptId, result: Json) -> None:
@@ -179,6 +180,15 @@ class AttemptJournal:
         except sqlite3.Error as error:
             raise _translated(error, doing, self.path) from error
 
+    def _begin(self, attempt_id: AttemptId) -> Begun:
+        if self._unsure:
+            raise StoreError(
+                f"The disk could not keep the record of attempts {str(self.path)!r}: nothing more is begun. "
+                "See that the disk is well, and start this device again.",
+                path=str(self.path),
+            )
+        return _begin(self._connection, attempt_id)
+
     def _enqueue(self, work: Callable[[], T], queue: deque[_Asked]) -> Future[T]:
         answer: Future[T] = Future()
         queue.append(_Asked(work, answer))
@@ -201,6 +211,7 @@ class AttemptJournal:
                     self._connection.execute("BEGIN IMMEDIATE")
                 results = [one.work() for one in asked]
         except Exception as error:  # noqa: BLE001 (the thread's border: every failure goes to who waits for it)
+            self._unsure = self._unsure or getattr(error, "sqlite_errorname", "").startswith("SQLITE_IOERR")
             if len(asked) == 1:
                 asked[0].answer.set_exception(error)
                 return
@@ -239,6 +250,9 @@ def _opened(path: Path, keep: int) -> sqlite3.Connection:
         )
         connection.execute(f"PRAGMA user_version={_SCHEMA_VERSION}")
         connection.execute("COMMIT")
+        # Into the main file with all that an earlier process left in the log: a flush of its that failed may have lost
+        # what this one still reads there.
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     except OSError as error:
         raise StoreError(f"Could not create {str(path.parent)!r}: {error.strerror}.", path=str(path)) from error
     except (sqlite3.Error, StoreError) as error:
