@@ -74,27 +74,31 @@ class Limit:
     """Stops a block that takes too long with `TimeoutError`, as `asyncio.timeout` does; enter it once, in a task.
 
     A cancellation from elsewhere at the same moment goes before the limit and leaves as itself.
+
+    Attributes:
+        task: who entered it.
+        has_passed: the block was stopped.
     """
 
-    __slots__ = ("_asked_before", "_deadlines", "_key", "_seconds", "_task", "has_passed")
+    __slots__ = ("_asked_before", "_deadlines", "_key", "has_passed", "seconds", "task")
 
     def __init__(self, deadlines: Deadlines, seconds: float) -> None:
         self._deadlines = deadlines
-        self._seconds = seconds
+        self.seconds = seconds
         self.has_passed = False
 
     def __enter__(self) -> Self:
         task = asyncio.current_task()
         if task is None:
             raise Bug("A limit stops a task, and this is none.")
-        self._task = task
+        self.task: asyncio.Task[Any] = task
         self._asked_before = task.cancelling()
-        self._key = self._deadlines.add(self._seconds, task.cancel)
+        self._key = self._deadlines.add(self.seconds, task.cancel)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if self._deadlines.drop(self._key):
             return
         self.has_passed = True
-        if self._task.uncancel() <= self._asked_before and kind is asyncio.CancelledError:
+        if self.task.uncancel() <= self._asked_before and kind is asyncio.CancelledError:
             raise TimeoutError from error

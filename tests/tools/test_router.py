@@ -206,3 +206,17 @@ async def test_calls_at_once_are_stopped_each_at_its_own_limit():
     kept = router()
     await asyncio.gather(*map(one, limits))
     assert ended == [f"t.wait_for_ever was stopped after its limit of {limit_s} s." for limit_s in sorted(limits)]
+
+
+async def test_tool_whose_inside_was_cancelled_has_failed_and_nobody_else_is_cancelled(caplog):
+    async def trip() -> str:
+        """Wait for what somebody cancels."""
+        waited = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(waited.cancel)
+        return await waited
+
+    tripping = ToolRouter([Toolset("t", (tool(trip, name="t.trip", risk=Risk.READ),))])
+    with caplog.at_level(logging.ERROR):
+        outcome = await tripping.call(ToolCall("t.trip"))
+    assert "t.trip broke inside: CancelledError" in outcome.error
+    assert len(caplog.records) == 1

@@ -6,9 +6,11 @@ whose call ids are attempts goes through the record of attempts, so a repeated i
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import assert_never
+
+from msgspec import Struct
 
 from starloom.aip.device import CommandAsked
 from starloom.aip.messages import CANCELLED, IN_DOUBT, Command, Result, ResultStatus, plain, read
@@ -27,23 +29,16 @@ Answer = Callable[[CommandAsked, list[Result]], None]
 Progress = Callable[[str, str], None]
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(Struct, eq=False):
     command: CommandAsked
     answer: Answer
-    task: asyncio.Task[None] | None = None
-    started: bool = False
-    stopped: bool = False  # cancelled by us; any other cancellation ends the process
-
-    def stop(self) -> None:
-        """Cancel the batch; one that has not begun sees it when it does."""
-        self.stopped = True
-        if self.started and self.task is not None:
-            self.task.cancel()
+    task: asyncio.Task[None] | None = None  # None while it waits for its turn
+    begun: bool = False
+    stops: int = 0  # cancelled by us that often; any other cancellation ends the process
 
 
 class CommandRunner:
-    """Runs commands in tasks of a group.
+    """Runs commands in tasks of a group, one task for each batch that is carried out.
 
     Args:
         router: finds and calls tools.
@@ -67,83 +62,99 @@ class CommandRunner:
         self._router = router
         self._group = group
         self._progress = progress
-        self._places = asyncio.Semaphore(max_in_flight)
+        self._places = max_in_flight
         self._limit = max_in_flight + max_waiting
         self._attempts = attempts
-        self._batches: dict[str, _Batch] = {}
+        self._running: list[_Batch] = []
+        self._waiting: deque[_Batch] = deque()
         self._attempted: dict[str, asyncio.Future[Result]] = {}
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return len(self._running) + len(self._waiting)
 
     def start(self, command: CommandAsked, answer: Answer) -> None:
         """Begin a COMMAND, at once or when it is its turn; `answer` is called exactly once, with all results."""
-        if len(self._batches) >= self._limit:
-            answer(command, [_failure(action, TOO_MANY) for action in command.actions])
+        if len(self) >= self._limit:
+            self.refuse(command, answer, TOO_MANY)
             return
-        key = command.response_id or f"unnamed-{id(command)}"
-        batch = self._batches[key] = _Batch(command, answer)
-        batch.task = self._group.create_task(self._run(key, batch))
+        self._waiting.append(_Batch(command, answer))
+        self._fill_places()
 
     def cancel(self, response_id: str) -> None:
         """Stop a COMMAND; its answer says so. One that has ended was answered already."""
-        batch = self._batches.get(response_id)
-        if batch is not None:
-            batch.stop()
+        for batch in (*self._running, *self._waiting):
+            if batch.command.response_id == response_id:
+                self._stop(batch)
 
     def drop(self) -> None:
         """Stop what nobody waits for any more, after a new session began; recorded attempts go on."""
-        for batch in list(self._batches.values()):
+        for batch in (*self._running, *self._waiting):
             if not (batch.command.once and self._attempts is not None):
-                batch.stop()
+                self._stop(batch)
 
     def stop_all(self) -> None:
         """Stop everything, recorded attempts too: nothing may act any more."""
-        for batch in list(self._batches.values()):
-            batch.stop()
+        for batch in (*self._running, *self._waiting):
+            self._stop(batch)
 
     def refuse(self, command: CommandAsked, answer: Answer, why: str) -> None:
         """Answer a command that is not begun."""
         answer(command, [_failure(action, why) for action in command.actions])
 
-    async def _run(self, key: str, batch: _Batch) -> None:
+    def _stop(self, batch: _Batch) -> None:
+        """Cancel a batch; one that waits is answered now, one that is about to begin sees it when it does."""
+        batch.stops += 1
+        if batch in self._waiting:
+            self._waiting.remove(batch)
+            batch.answer(batch.command, _complete(batch.command.actions, []))
+        elif batch.begun and batch.task is not None:
+            batch.task.cancel()
+
+    def _fill_places(self) -> None:
+        while self._waiting and len(self._running) < self._places:
+            batch = self._waiting.popleft()
+            self._running.append(batch)
+            batch.task = self._group.create_task(self._run(batch))
+
+    async def _run(self, batch: _Batch) -> None:
         results: list[Result] = []
-        batch.started = True
+        batch.begun = True
         try:
-            if not batch.stopped:
-                async with self._places:
-                    await self._carry_out(batch, results)
+            if not batch.stops:
+                await self._carry_out(batch, results)
         except asyncio.CancelledError:
-            if not batch.stopped or batch.task is None:
+            if not batch.stops:
                 raise
-            batch.task.uncancel()
         finally:
-            self._batches.pop(key, None)
+            self._leave(batch)
         batch.answer(batch.command, _complete(batch.command.actions, results))
+
+    def _leave(self, batch: _Batch) -> None:
+        """Give its place to the next one, unless the process is ending: then the group takes no new tasks."""
+        self._running.remove(batch)
+        if batch.task is not None and batch.task.cancelling() <= batch.stops:
+            self._fill_places()
 
     async def _carry_out(self, batch: _Batch, results: list[Result]) -> None:
         """Append one Result per action."""
         command, total = batch.command, len(batch.command.actions)
+        attempts = self._attempts if command.once else None
         for action in command.actions:
             if results and results[-1].status is not ResultStatus.SUCCESS:
                 results.append(_skipped(action))
                 continue
-            results.append(await self._one(action, batch))
+            if not action.tool_name:
+                result = Result(ResultStatus.SUCCESS, "", "No action taken.", call_id=action.call_id)
+            elif action.tool_name == LIST_TOOLS:
+                listed = list_tools(self._router.infos(), action.parameters or {})
+                result = Result(ResultStatus.SUCCESS, result=listed, call_id=action.call_id)
+            elif attempts is not None and action.call_id:
+                result = await self._attempt(attempts, action, batch)
+            else:
+                result = await self._call(action, command)
+            results.append(result)
             if total > 1 and command.response_id is not None:
                 self._progress(command.response_id, f"{len(results)}/{total}")
-
-    async def _one(self, action: Command, batch: _Batch) -> Result:
-        if not action.tool_name:
-            return Result(status=ResultStatus.SUCCESS, error="", result="No action taken.", call_id=action.call_id)
-        if action.tool_name == LIST_TOOLS:
-            listed = list_tools(self._router.infos(), action.parameters or {})
-            return Result(status=ResultStatus.SUCCESS, result=listed, call_id=action.call_id)
-        if batch.command.once and self._attempts is not None and action.call_id:
-            try:
-                return await self._attempt(self._attempts, action, batch)
-            except StoreError as error:  # a record that cannot be written must not end the device
-                return _failure(action, error.message)
-        return await self._call(action, batch.command)
 
     async def _call(self, action: Command, command: CommandAsked) -> Result:
         outcome = await self._router.call(
@@ -156,18 +167,15 @@ class CommandRunner:
             )
         )
         status = ResultStatus.SUCCESS if outcome.status is ToolStatus.SUCCESS else ResultStatus.FAILURE
-        return Result(
-            status=status,
-            error=outcome.error,
-            result=outcome.result,
-            namespace=outcome.namespace,
-            call_id=action.call_id,
-        )
+        return Result(status, outcome.error, outcome.result, outcome.namespace, action.call_id)
 
     async def _attempt(self, attempts: AttemptJournal, action: Command, batch: _Batch) -> Result:
         """Carry an attempt out once in this device's life; a repetition gets the first one's result."""
         attempt_id = AttemptId(action.call_id or "")
-        begun = await attempts.begin(attempt_id)
+        try:
+            begun = await attempts.begin(attempt_id)
+        except StoreError as error:  # a record that cannot be written must not end the device
+            return _failure(action, error.message)
         match begun:
             case Fresh():
                 return await self._first(attempts, attempt_id, action, batch)
@@ -190,7 +198,7 @@ class CommandRunner:
             result = await self._call(action, batch.command)
             await _record(attempts, attempt_id, result)
         except asyncio.CancelledError:
-            if batch.stopped:
+            if batch.stops:
                 result = _failure(action, CANCELLED)
                 await _record(attempts, attempt_id, result)
             raise
@@ -218,5 +226,7 @@ def _skipped(action: Command) -> Result:
 
 def _complete(actions: Sequence[Command], done: list[Result]) -> list[Result]:
     """Return one Result per action; after a cancellation the one that was stopped has failed, the rest is skipped."""
+    if len(done) == len(actions):
+        return done
     rest = actions[len(done) :]
     return [*done, *(_failure(action, CANCELLED) for action in rest[:1]), *(_skipped(action) for action in rest[1:])]

@@ -4,6 +4,7 @@ Called by the device process for every command. This is one of the four borders 
 failed outcome: the model must see it, and the device must live on.
 """
 
+import asyncio
 import difflib
 import json
 import logging
@@ -85,7 +86,7 @@ class ToolRouter:
         self._guard = guard
         self._default_timeout_s = default_timeout_s
         self._result_limit_bytes = result_limit_bytes
-        self._surely_short = (result_limit_bytes - 2) // 6  # quotes; a character is at most \\u001f
+        self._surely_short = (result_limit_bytes - 2) // 6  # quotes; a character is at most \u001f
         self._deadlines = Deadlines()
 
     def infos(self) -> tuple[Tool, ...]:
@@ -107,25 +108,16 @@ class ToolRouter:
             verdict = self._guard(found, call.arguments)
             if verdict.decision is Decision.DENY:
                 return _failure(f"This device refuses {call.name}: {verdict.reason}", found)
-        return await self._run(found, call)
-
-    async def _run(self, found: Tool, call: ToolCall) -> ToolOutcome:
-        limit_s = self._default_timeout_s if call.timeout_s is None else call.timeout_s
-        limit = Limit(self._deadlines, limit_s)
+        limit = Limit(self._deadlines, self._default_timeout_s if call.timeout_s is None else call.timeout_s)
         try:
             with limit, recording(call.call_id):
                 result = await found.function(call.arguments)
-        except TimeoutError as error:
-            if limit.has_passed:
-                return _failure(f"{call.name} was stopped after its limit of {limit_s:g} s.", found)
-            return _failure(f"{call.name} failed: a time limit inside it passed ({error}).", found)
-        except StarloomError as error:
-            return _failure(error.message, found)
-        except OSError as error:
-            return _failure(f"{call.name} failed: {error.strerror or error} ({error.filename or 'no file'}).", found)
-        except Exception as error:  # the border of a tool call: a broken tool must not end the device
-            logger.exception("The tool %s broke in call %s.", call.name, call.call_id)
-            return _failure(f"{call.name} broke inside: {type(error).__name__}: {error}", found)
+        except asyncio.CancelledError as error:
+            if limit.task.cancelling():
+                raise
+            return _failure(_told(error, call, limit), found)  # nobody stopped the call, only what the tool waited for
+        except Exception as error:  # noqa: BLE001 - the border of a tool call: a broken tool must not end the device
+            return _failure(_told(error, call, limit), found)
         if type(result) is str and result.isascii() and len(result) <= self._surely_short:
             return ToolOutcome(ToolStatus.SUCCESS, result, None, found.namespace)
         return self._within_limit(found, result)
@@ -146,6 +138,22 @@ class ToolRouter:
         near = difflib.get_close_matches(name, self._tools, n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else f" It has: {', '.join(self._tools) or 'none'}."
         return f"This device has no tool {name!r}.{hint}"
+
+
+def _told(error: BaseException, call: ToolCall, limit: Limit) -> str:
+    """Say in a sentence what went wrong in a tool; what it did not foresee is logged too."""
+    match error:
+        case TimeoutError() if limit.has_passed:
+            return f"{call.name} was stopped after its limit of {limit.seconds:g} s."
+        case TimeoutError():
+            return f"{call.name} failed: a time limit inside it passed ({error})."
+        case StarloomError():
+            return error.message
+        case OSError():
+            return f"{call.name} failed: {error.strerror or error} ({error.filename or 'no file'})."
+        case _:
+            logger.error("The tool %s broke in call %s.", call.name, call.call_id, exc_info=error)
+            return f"{call.name} broke inside: {type(error).__name__}: {error}"
 
 
 def _size_bytes(result: Any) -> int:  # noqa: ANN401 - a JSON value, or a blob
