@@ -9,10 +9,11 @@ import logging
 import math
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import assert_never
+
+from msgspec import Struct
 
 from starloom.aip.backoff import Backoff
 from starloom.aip.client import Accepted, Refused, ServerReported
@@ -56,13 +57,15 @@ class DeviceState(StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceStatusReport:
+class DeviceStatusReport(Struct, frozen=True):
     """A change that a person who watches the process should see. `retry_in_s`: until the next try to connect."""
 
     state: DeviceState
     detail: str = ""
     retry_in_s: float | None = None
+
+
+_AT_REST = DeviceStatusReport(DeviceState.REGISTERED)
 
 
 async def run_device(
@@ -237,13 +240,13 @@ class _Device:
 
     def _handle(self, event: DeviceEvent) -> None:
         match event:
+            case CommandAsked():
+                self._start(event)
             case Accepted():
                 self._begin(event)
             case Refused(text):
                 self._refusal = f"The server refused the registration: {text}"
                 self.report(DeviceStatusReport(DeviceState.REFUSED, text))
-            case CommandAsked():
-                self._start(event)
             case CommandCancelAsked(response_id):
                 self._runner.cancel(response_id)
             case AttemptsSettled(attempt_ids):
@@ -311,5 +314,4 @@ class _Device:
 
     def _report_work(self) -> None:
         running = len(self._runner)
-        state = DeviceState.BUSY if running else DeviceState.REGISTERED
-        self.report(DeviceStatusReport(state, f"{running} commands" if running else ""))
+        self.report(DeviceStatusReport(DeviceState.BUSY, f"{running} commands") if running else _AT_REST)

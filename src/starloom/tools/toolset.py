@@ -200,7 +200,7 @@ async def _in_thread(function: Callable[..., Any], arguments: Mapping[str, Any])
         _stop.set(stop)
         return function(**arguments)
 
-    work = asyncio.ensure_future(asyncio.to_thread(body))
+    work = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, body)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
