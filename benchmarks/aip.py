@@ -11,6 +11,7 @@ the time until all are back after a restart. Simulated devices answer in a proce
 import argparse
 import asyncio
 import contextlib
+import gc
 import itertools
 import os
 import resource
@@ -43,7 +44,7 @@ from starloom.device.process import run_device
 from starloom.device.settings import DeviceSettings
 from starloom.fleet.fleet import Fleet
 from starloom.fleet.settings import FleetSettings
-from starloom.hub.serve import bind
+from starloom.hub.serve import bind, few_full_collections
 from starloom.hub.wire import WireProtocol
 from starloom.safety.policy import Risk
 from starloom.tools.router import ToolRouter
@@ -371,6 +372,7 @@ async def fleet(devices: int, tasks: int) -> None:
         seconds = time.perf_counter() - began
         total = driven * tasks
         print(f"{driven} devices x {tasks} tasks: {seconds:.1f} s, {total / seconds:.0f}/s, {cpu_s() - cpu:.1f} s CPU")
+    gc.collect()  # a hub that was started again would have none of what the old one leaves
     async with Hub(settings, port) as hub:
         print(f"after a restart of the hub all are back after {await arrival(hub, devices, process.pid)}")
         process.send_signal(signal.SIGKILL)
@@ -390,12 +392,14 @@ def main() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard) if soft < hard else (soft, hard))
     if options.simulate:
-        asyncio.run(simulate(options.url, options.simulate))
+        with few_full_collections():  # a real device's process holds few objects
+            asyncio.run(simulate(options.url, options.simulate))
         return
     if "roundtrip" in options.what:
         asyncio.run(roundtrip(options.calls))
     if "fleet" in options.what:
-        asyncio.run(fleet(options.devices, options.tasks))
+        with few_full_collections():  # as `hub.serve.serving` has it
+            asyncio.run(fleet(options.devices, options.tasks))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Facts about where a hub listens, what it is called there, and its limits."""
 
 import contextlib
+import gc
 import socket
 import subprocess
 
@@ -55,6 +56,15 @@ def test_a_locked_key_is_an_error_and_asks_nobody(tmp_path):
     subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=60)
     with pytest.raises(UsageError, match="cannot be used"):
         Listening(certificate=certificate, key_file=key).check()
+
+
+async def test_a_hub_that_serves_seldom_looks_through_all_objects(tmp_path, served_hub):
+    before = gc.get_threshold()
+    async with served_hub(tmp_path):
+        young, middle, full = gc.get_threshold()
+        assert (young, middle) == before[:2]
+        assert full > before[2]
+    assert gc.get_threshold() == before
 
 
 async def test_a_frame_beyond_the_limit_ends_the_connection(tmp_path, served_hub):

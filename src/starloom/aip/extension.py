@@ -44,6 +44,7 @@ class Capability(StrEnum):
 
 
 ALL_CAPABILITIES: frozenset[Capability] = frozenset(Capability)
+_BY_NAME: dict[str, Capability] = {capability.value: capability for capability in Capability}
 
 
 class Offer(Struct, frozen=True, omit_defaults=True):
@@ -87,7 +88,7 @@ class Offer(Struct, frozen=True, omit_defaults=True):
         if theirs is None:
             return frozenset()
         common = set(self.caps) & set(theirs.caps)
-        return frozenset(capability for capability in Capability if capability.value in common)
+        return frozenset(_BY_NAME[name] for name in common if name in _BY_NAME)
 
 
 class Note(Struct, frozen=True, omit_defaults=True):
