@@ -179,6 +179,14 @@ REQUIREMENTS = (
     ),
     # Ours
     _row(
+        "14-tools",
+        "14",
+        "A device that names the digest of a list of tools is not asked for it when the hub has heard it.",
+        SOCKET + "test_a_device_is_asked_for_its_tools_unless_another_has_listed_the_same",
+        SOCKET + "test_a_device_that_resumes_with_other_tools_takes_work_at_once_and_is_asked_again",
+        SOCKET + "test_our_devices_say_what_they_would_list",
+    ),
+    _row(
         "14-network",
         "14",
         "Whatever a network does to one frame, at any state, runs end as without it and nothing is done twice.",

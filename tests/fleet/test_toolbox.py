@@ -2,8 +2,9 @@
 
 import pytest
 
+from starloom.aip.extension import digest_of
 from starloom.aip.messages import Result, ResultStatus
-from starloom.fleet.toolbox import list_tools_command, tools_in, upstream_agent
+from starloom.fleet.toolbox import Listings, list_tools_command, tools_in, upstream_agent
 
 INFO = {"tool_key": "action::a", "tool_name": "a", "namespace": "n", "tool_type": "action"}
 
@@ -30,3 +31,36 @@ def test_upstreams_devices_are_asked_as_upstream_asks():
         "MobileAgent",
         None,
     ]
+
+
+def listed(*infos):
+    return [Result(ResultStatus.SUCCESS, result=list(infos))]
+
+
+def test_a_list_is_known_by_the_digest_of_what_was_listed_and_by_no_other():
+    listings = Listings()
+    tools = listings.add(digest_of([INFO]), listed(INFO))
+    assert [tool.tool_name for tool in tools] == ["a"]
+    assert listings.find(digest_of([INFO])) is tools
+    other = {**INFO, "tool_name": "b"}
+    assert [tool.tool_name for tool in listings.add(digest_of([other]), listed(INFO))] == ["a"], "named wrongly"
+    assert listings.find(digest_of([other])) is None
+    assert [tool.tool_name for tool in listings.add(digest_of([INFO]), listed(other))] == ["b"], "what it lists counts"
+    assert listings.find(digest_of([INFO])) is tools
+    assert listings.add(digest_of([INFO]), listed(dict(reversed(INFO.items())))) is tools
+    assert listings.find(None) is None
+
+
+def test_only_so_many_lists_of_so_many_tools_are_kept():
+    listings = Listings(most=2, limit=2)
+    infos = [{**INFO, "tool_name": f"t{number}"} for number in range(3)]
+    for info in infos:
+        listings.add(digest_of([info]), listed(info))
+    assert [listings.find(digest_of([info])) is not None for info in infos] == [False, True, True]
+    listings.add(digest_of(infos), listed(*infos))
+    assert listings.find(digest_of(infos)) is None
+
+
+@pytest.mark.parametrize("odd", [{1, object()}, "\udcff"])
+def test_what_cannot_be_written_has_no_digest(odd):
+    assert digest_of([odd]) is None

@@ -20,6 +20,7 @@ Source: wire specification, section 14.
 """
 
 from enum import StrEnum
+from hashlib import sha256
 from typing import Annotated, Any
 
 from msgspec import DecodeError, Meta, Raw, Struct, UnsetType, field, json
@@ -61,6 +62,7 @@ class Offer(Struct, frozen=True, omit_defaults=True):
         instance: device only: names its record of attempts, which one process at a time can hold.
         lease_s: server only: how long the device may act after it last showed that it lives.
         heartbeat_s: server only: how often the client should send a HEARTBEAT.
+        tools: device only: the `digest_of` what it lists as its tools; a server that knows that list need not ask.
     """
 
     v: Positive = field(default_factory=lambda: VERSION)  # made anew, so it is no default that is left out
@@ -74,6 +76,7 @@ class Offer(Struct, frozen=True, omit_defaults=True):
     instance: Annotated[str, Meta(max_length=64)] | None = None
     lease_s: Seconds | None = None
     heartbeat_s: Seconds | None = None
+    tools: Annotated[str, Meta(max_length=64)] | None = None
 
     def __repr__(self) -> str:
         """Leave secrets out."""
@@ -130,6 +133,17 @@ class Note(Struct, frozen=True, omit_defaults=True):
 NO_NOTE = Note()
 _NOTES = json.Decoder(Note)
 _OFFERS = json.Decoder(Offer)
+
+
+def digest_of(listed: Json) -> str | None:
+    """Return the digest of an answer to `list_tools`: equal ones have the same, and no others can be found to have it.
+
+    None: it cannot be written as JSON, so it has none.
+    """
+    try:
+        return sha256(json.encode(listed, order="deterministic")).hexdigest()
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def read_offer(metadata: dict[str, Json] | None) -> Offer | None:

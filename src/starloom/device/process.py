@@ -26,7 +26,7 @@ from starloom.aip.device import (
     TaskEnded,
     TaskPushed,
 )
-from starloom.aip.extension import Capability, Offer
+from starloom.aip.extension import Capability, Offer, digest_of
 from starloom.aip.ledger import Ledger
 from starloom.aip.link import Link
 from starloom.aip.messages import ClientMessage, Result
@@ -35,11 +35,13 @@ from starloom.aip.transport import Transport
 from starloom.clock import Clock
 from starloom.device.attempts import AttemptJournal
 from starloom.device.identity import DeviceIdentity
+from starloom.device.listing import list_tools
 from starloom.device.runner import CommandRunner
 from starloom.device.settings import DeviceSettings
 from starloom.errors import DeviceError, WireError
 from starloom.ids import AttemptId
 from starloom.tools.router import ToolRouter
+from starloom.tools.toolset import Tool
 
 logger = logging.getLogger(__name__)
 
@@ -154,6 +156,8 @@ class _Device:
         self._accepted = False
         self._refusal = ""
         self._sessions = 0
+        self._router = router
+        self._listed: tuple[tuple[Tool, ...], str | None] | None = None  # our tools at the last dial, and their digest
         self._lease_s: float | None = None  # None: nobody waits for our end, so we may act as long as we like
         self._leased = asyncio.Event()
         self._runner = CommandRunner(
@@ -214,6 +218,7 @@ class _Device:
             instance=self._attempts.instance if self._attempts is not None else None,
             token=self._token,
             received=self._ledger.received if self._token is not None else None,
+            tools=self._digest(),
         )
         metadata = {
             "system_info": identity.system_info,
@@ -229,6 +234,13 @@ class _Device:
             heartbeat_s=settings.heartbeat_s,
             registration_timeout_s=settings.registration_timeout_s,
         )
+
+    def _digest(self) -> str | None:
+        """Return the digest of what we list as our tools, made anew when they are others than the last time."""
+        tools = self._router.infos()
+        if self._listed is None or self._listed[0] != tools:
+            self._listed = tools, digest_of(list_tools(tools, {}))
+        return self._listed[1]
 
     def _capabilities(self) -> tuple[str, ...]:
         offered = [*OFFERED]

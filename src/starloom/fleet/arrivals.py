@@ -24,7 +24,7 @@ from starloom.fleet.registry import Registry
 from starloom.fleet.seat import Lease, Order, Seat, WireSession
 from starloom.fleet.sessions import Sessions
 from starloom.fleet.settings import FleetSettings
-from starloom.fleet.toolbox import list_tools_command, tools_in, upstream_agent
+from starloom.fleet.toolbox import Listings, list_tools_command, upstream_agent
 from starloom.fleet.visit import Visit
 
 logger = logging.getLogger(__name__)
@@ -67,6 +67,7 @@ class Arrivals:
         self._settings = settings
         self._credentials = credentials
         self.closing = asyncio.Event()
+        self._listings = Listings()
         self._told: dict[str | None, set[Visit]] = {}  # the constellation clients, by the device they are for
         self._requesters: dict[str, Visit] = {}  # the last connection of each constellation client that may come back
 
@@ -192,11 +193,18 @@ class Arrivals:
         leased = asked.offer is not None and visit.protocol.can(Capability.LEASES)
         seat.lease = Lease(asked.offer.instance if leased and asked.offer is not None else None)
         seat.occupy(visit, session)
-        if resumed and seat.record.tools:
-            seat.open()
-        elif visit.group is not None:
-            visit.group.create_task(self._list_tools(seat, visit))
+        self._learn_tools(seat, visit, seat.record.tools if resumed else ())
         self._tell_presence(asked.client_id, online=True)
+
+    def _learn_tools(self, seat: Seat, visit: Visit, kept: tuple[MCPToolInfo, ...]) -> None:
+        """Take the device's tools from a list that was heard before, or ask; with `kept` ones it need not wait."""
+        digest = visit.protocol.offer.tools if visit.protocol.offer is not None else None
+        known = self._listings.find(digest)
+        if known or kept:
+            seat.update(tools=known or kept)
+            seat.open()
+        if known is None and (digest is not None or not kept) and visit.group is not None:
+            visit.group.create_task(self._list_tools(seat, visit, kept))
 
     def _accept(self, visit: Visit, session: WireSession, *, resumed: bool, credential: str | None) -> None:
         offer = Offer(
@@ -233,9 +241,8 @@ class Arrivals:
             self._sessions.adopt(old, visit)
             old.returned.set()
 
-    async def _list_tools(self, seat: Seat, visit: Visit) -> None:
-        """Ask a new device for its tools; one that does not tell takes work all the same, its tools unknown."""
-        tools: tuple[MCPToolInfo, ...] = ()
+    async def _list_tools(self, seat: Seat, visit: Visit, tools: tuple[MCPToolInfo, ...]) -> None:
+        """Ask a device for its tools; one that does not tell takes work all the same, with the tools of before."""
         extended = visit.protocol.extended
         order = Order(
             session_id=visit.protocol.stamps.new_id(),
@@ -244,7 +251,8 @@ class Arrivals:
             agent_name=upstream_agent(seat.record.platform),
         )
         try:
-            tools = tools_in(await seat.call([list_tools_command(extended)], order))
+            answer = await seat.call([list_tools_command(extended)], order)
+            tools = self._listings.add(visit.protocol.offer.tools if visit.protocol.offer else None, answer)
         except DeviceError as error:
             logger.warning("The device %r did not list its tools: %s", seat.device_id, error)
         if seat.connection is visit:

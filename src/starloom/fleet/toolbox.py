@@ -1,7 +1,11 @@
-"""Asking a device for its tools, and reading what it answers. Used by the fleet after every registration."""
+"""Asking a device for its tools, reading what it answers, and knowing a list that was heard before.
+
+Used by the fleet after every registration.
+"""
 
 from collections.abc import Sequence
 
+from starloom.aip.extension import digest_of
 from starloom.aip.messages import Command, MalformedMessage, MCPToolInfo, Result, ResultStatus, read
 
 LIST_TOOLS = "list_tools"
@@ -30,3 +34,36 @@ def tools_in(results: Sequence[Result]) -> tuple[MCPToolInfo, ...]:
         except MalformedMessage:
             continue
     return tuple(tools)
+
+
+class Listings:
+    """Lists of tools by their digest, which the hub makes from what a device listed: nobody can put in another's.
+
+    A device that names the digest of a list it does not have gets what it would get by listing it.
+
+    Args:
+        most: how many are kept; the oldest goes first.
+        limit: how many tools a list may have to be kept.
+    """
+
+    def __init__(self, most: int = 64, limit: int = 1000) -> None:
+        self._most = most
+        self._limit = limit
+        self._by_digest: dict[str, tuple[MCPToolInfo, ...]] = {}
+
+    def find(self, digest: str | None) -> tuple[MCPToolInfo, ...] | None:
+        """Return the list with that digest; None: it is not known, or the device named none."""
+        return self._by_digest.get(digest) if digest is not None else None
+
+    def add(self, digest: str | None, results: Sequence[Result]) -> tuple[MCPToolInfo, ...]:
+        """Return the tools in an answer, the very ones that another device has listed; keep them when named rightly."""
+        found = self.find(digest)
+        tools = tools_in(results)
+        if found is not None:
+            return found if found == tools else tools
+        if digest is None or not 0 < len(tools) <= self._limit or digest != digest_of(results[0].result):
+            return tools
+        if len(self._by_digest) >= self._most:
+            del self._by_digest[next(iter(self._by_digest))]
+        self._by_digest[digest] = tools
+        return tools
