@@ -1,5 +1,7 @@
 import asyncio
+import dataclasses
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -187,6 +189,21 @@ async def test_results_are_measured_as_they_are_written(name, arguments, words):
     outcome = await ODD.call(ToolCall(name, arguments))
     assert (outcome.error is None) == (words is None), outcome.error
     assert (words or "") in (outcome.error or "")
+
+
+@pytest.mark.parametrize(("depth", "fits"), [(190, True), (210, False), (900, False), (100_000, False)])
+async def test_result_that_no_reader_of_the_wire_takes_is_a_failure(depth, fits):
+    value: list[Any] = []
+    for _ in range(depth - 1):
+        value = [value]
+
+    async def nest(arguments: Mapping[str, Any]) -> Any:
+        return value
+
+    nested = ToolRouter([Toolset("t", (dataclasses.replace(TOOLSET.tools[0], function=nest),))])
+    outcome = await nested.call(ToolCall("t.echo"))
+    assert (outcome.status is ToolStatus.SUCCESS) == fits
+    assert fits or "not JSON for the wire" in outcome.error
 
 
 def test_limit_holds_in_the_next_event_loop_too():

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from msgspec import Struct
+from pydantic_core import from_json
 
 from starloom.blobs import Blob
 from starloom.deadlines import Deadlines, Limit
@@ -23,6 +24,7 @@ from starloom.tools.toolset import Tool, Toolset
 
 logger = logging.getLogger(__name__)
 
+_ALWAYS_FLAT_ENOUGH = 190
 _write = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 Guard: TypeAlias = Callable[[Tool, Mapping[str, Any]], Verdict]
@@ -125,8 +127,8 @@ class ToolRouter:
     def _within_limit(self, found: Tool, result: Any) -> ToolOutcome:  # noqa: ANN401 - a JSON value
         try:
             size_bytes = _size_bytes(result)
-        except (TypeError, ValueError) as error:
-            return _failure(f"{found.name} returned something that is not JSON: {error}", found)
+        except (TypeError, ValueError, RecursionError) as error:
+            return _failure(f"{found.name} returned something that is not JSON for the wire: {error}", found)
         if size_bytes > self._result_limit_bytes:
             limit = self._result_limit_bytes
             return _failure(
@@ -159,7 +161,10 @@ def _told(error: BaseException, call: ToolCall, limit: Limit) -> str:
 def _size_bytes(result: Any) -> int:  # noqa: ANN401 - a JSON value, or a blob
     if isinstance(result, Blob):
         return len(result.body)
-    return len(_write(result).encode())
+    text = _write(result)
+    if text.count("[") + text.count("{") > _ALWAYS_FLAT_ENOUGH:
+        from_json(f"[[[{text}]]]")  # as deep as it lies in a message; the wire's readers take 200 levels, as this one
+    return len(text.encode())
 
 
 def _failure(error: str, found: Tool | None) -> ToolOutcome:
