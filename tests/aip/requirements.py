@@ -438,6 +438,7 @@ REQUIREMENTS = (
             RESUME + "test_commands_of_a_device_that_stays_away_are_lost",
             AGREED + "test_real_link_cut_after_any_number_of_bytes_loses_and_repeats_nothing",
             CORE + "test_frames_lost_on_the_way_are_sent_again_after_resumption_and_processed_once",
+            CORE + "test_what_the_other_end_says_it_has_processed_is_not_sent_again",
             CORE + "test_missing_frame_closes_the_connection_for_a_resumption",
             CORE + "test_long_one_sided_talk_is_acknowledged_on_the_way",
         ),

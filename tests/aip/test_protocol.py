@@ -224,13 +224,26 @@ def test_frames_lost_on_the_way_are_sent_again_after_resumption_and_processed_on
     new_near.start(0.0)
     pass_on(new_near, new_far)
     confirm = replace(ALL, resumed=True, received=far.ledger.received)
-    far.ledger.acknowledge(near.ledger.received)
     new_far.accept(0.0, offer=confirm, ledger=far.ledger, book=far.book)
     events = pass_on(new_far, new_near)
     assert events[0] == client.Accepted(confirm, True)
     assert [event.response_id for event in events[1:]] == [lost]
     results = [event for event in pass_on(new_near, new_far) if isinstance(event, server_events.ResultsArrived)]
     assert [event.response_id for event in results] == [asked.response_id]
+
+
+def test_what_the_other_end_says_it_has_processed_is_not_sent_again():
+    near, far, _ = pair()
+    far.command([], session_id="s")
+    far.command([], session_id="s")
+    pass_on(far, near)  # the link breaks before a word of it comes back
+    again = Offer(caps=ALL.caps, token="t", received=near.ledger.received)
+    new_near = DeviceProtocol(CountingStamps(), "dev1", metadata={}, offer=again, ledger=near.ledger)
+    new_far = server()
+    new_near.start(0.0)
+    pass_on(new_near, new_far)
+    new_far.accept(0.0, offer=replace(ALL, resumed=True, received=0), ledger=far.ledger, book=far.book)
+    assert [frame["type"] for frame in said(new_far)] == ["heartbeat"]
 
 
 def test_missing_frame_closes_the_connection_for_a_resumption():

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -26,6 +25,7 @@ from starloom.fleet.local import local_connector
 from starloom.fleet.principals import Principal
 from starloom.fleet.records import DeviceStatus
 from starloom.fleet.settings import FleetSettings
+from starloom.hub.serve import bind
 from starloom.hub.wire import WireProtocol
 from starloom.journal.events import Event
 from starloom.safety.policy import Risk
@@ -274,7 +274,7 @@ async def listener(
         await websocket.accept()
         await fleet.serve(accepted(websocket), principal=principal)
 
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = bind("127.0.0.1", 0)
     app = Starlette(routes=[WebSocketRoute("/ws", endpoint)])
     ws: Any = WireProtocol if request.param == "direct" else "auto"
     config = uvicorn.Config(app, ws=ws, log_level="critical", lifespan="off", ws_per_message_deflate=False)

@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 
 from starloom.errors import UsageError
 from starloom.hub.guard import Guard
-from starloom.hub.serve import Address, Listening, own_names, public_host
+from starloom.hub.serve import Address, Listening, bind, own_names, public_host
 
 
 def test_a_hub_on_one_address_answers_to_that_name_alone():
@@ -28,6 +28,12 @@ def test_a_hub_on_all_addresses_answers_to_this_machines_names(host: str):
     assert guard.host_is_right(f"{socket.gethostname()}:5000")
     assert guard.host_is_right(public_host(host) if ":" not in public_host(host) else f"[{public_host(host)}]")
     assert not guard.host_is_right("evil.example")
+
+
+def test_a_listener_says_that_it_speaks_tcp():
+    """Only then asyncio has small frames sent at once; else one behind another would wait 40 ms for the other end."""
+    with bind("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
 
 
 def test_addresses_say_how_to_come_from_here_and_from_elsewhere(tmp_path):

@@ -103,16 +103,18 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
         """
         self.state = ServerState.OPEN
         self._deadlines.pop("registration", None)
-        if offer is not None:
-            self.agreed = offer.agreed(self.offer)
-            self.extended = self.offer is not None
+        theirs = self.offer
+        if offer is not None and theirs is not None:
+            self.agreed, self.extended = offer.agreed(theirs), True
+            if offer.heartbeat_s is not None:
+                self._silence_timeout_s = min(self._silence_timeout_s, 3 * offer.heartbeat_s)
         self._put(self._heartbeat().to_json(offer if self.extended else None))
         self.book = book if book is not None else self.book
-        if offer is not None and offer.heartbeat_s is not None and self.extended:
-            self._silence_timeout_s = min(self._silence_timeout_s, 3 * offer.heartbeat_s)
         self._heard(now)
         if ledger is not None and self.can(Capability.RESUME):
             self.ledger = ledger
+            if offer is not None and offer.resumed and theirs is not None:
+                ledger.acknowledge(theirs.received or 0)
             self._send_again(ledger, self._heartbeat)
 
     def refuse(self, text: str, *, code: str = "refused") -> None:
@@ -201,12 +203,8 @@ class ServerProtocol(Endpoint[ServerEvent, ServerMessage]):
 
     def error(self, text: str, *, code: str, about: ClientMessage | None = None) -> None:
         """Send an ERROR that names what failed: the frame's session, and its `request_id` as `response_id`."""
-        message = self._message(
-            ServerMessageType.ERROR,
-            TaskStatus.ERROR,
-            error=text[:ERROR_TEXT_LIMIT],
-            session_id=about.session_id if about is not None else None,
-        )
+        session_id, short = about.session_id if about is not None else None, text[:ERROR_TEXT_LIMIT]
+        message = self._message(ServerMessageType.ERROR, TaskStatus.ERROR, error=short, session_id=session_id)
         if about is not None and about.request_id:
             message = replace(message, response_id=about.request_id)
         note = NO_NOTE
