@@ -135,6 +135,7 @@ import asyncio, sys
 from pathlib import Path
 from starloom.clock import SystemClock
 from starloom.device.attempts import AttemptJournal
+from starloom.fleet.known import KnownDevice, KnownDevices
 from starloom.ids import AttemptId, RunId
 from starloom.journal.artefacts import FileArtefacts
 from starloom.journal.events import TaskReady
@@ -151,6 +152,7 @@ async def main(folder):
     attempts = await AttemptJournal.open(folder / "device" / "attempts.db")
     artefacts = FileArtefacts(folder / "artefacts")
     workspace = Workspace(folder / "work")
+    known = KnownDevices(folder / "fleet" / "devices.sqlite")
     for number in range(3):
         say("begin append")
         await journal.append(RunId("run_1"), [TaskReady(f"task_{number}")])
@@ -164,10 +166,17 @@ async def main(folder):
         say("begin artefact")
         await artefacts.put(f"content {number}".encode())
         say("done artefact")
+        say("begin place")
+        known.remember(KnownDevice("dev1", "linux", "linux", holder=f"process {number}", lease_s=300.0))
+        say("done place")
+        say("begin tag")
+        known.remember(KnownDevice("dev1", "linux", "linux", tags=("t",), holder=f"process {number}", lease_s=300.0))
+        say("done tag")
         say("begin file")
         with recording(f"run_1:t{number}:1"), workspace.replacing(f"made{number}/a.txt") as part:
             part.write_text("x")
         say("done file")
+    known.close()
     await attempts.close()
     await journal.close()
 
@@ -216,7 +225,10 @@ def flushed(calls, name):
 def test_nothing_is_called_done_before_it_is_flushed(tmp_path):
     (tmp_path / "work").mkdir()
     spans = traced(tmp_path)
-    assert [word for word, _ in spans] == ["open", *["append", "attempt", "result", "artefact", "file"] * 3]
+    assert [word for word, _ in spans] == [
+        "open",
+        *["append", "attempt", "result", "artefact", "place", "tag", "file"] * 3,
+    ]
     for word, calls in spans:
         match word:
             case "open":
@@ -229,6 +241,11 @@ def test_nothing_is_called_done_before_it_is_flushed(tmp_path):
             case "result":
                 assert any(call.startswith("pwrite") and "attempts.db-wal>" in call for call in calls), "outlives us"
                 assert not flushed(calls, "/device/"), "the next start's flush takes it along"
+            case "place":
+                assert flushed(calls, "devices.sqlite-wal>"), "else two could have it after a power cut"
+            case "tag":
+                assert any(call.startswith("pwrite") and "devices.sqlite-wal>" in call for call in calls)
+                assert not flushed(calls, "/fleet/"), "the device tells it again"
             case "artefact":
                 assert flushed(calls, "/artefacts/")
                 assert flushed(calls, f"{tmp_path}/artefacts>"), "a new folder's name, too"

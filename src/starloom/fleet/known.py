@@ -75,6 +75,7 @@ class KnownDevices:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = opened.enter_context(contextlib.closing(sqlite3.connect(path, isolation_level=None)))
                 self._prepare()
+                self._promised = {device.device_id: _promise(device) for device in self.all()}
             except (OSError, sqlite3.Error) as error:
                 text = f"The known devices in {str(path)!r} cannot be read: {error}."
                 raise StoreError(text, path=str(path)) from error
@@ -86,15 +87,21 @@ class KnownDevices:
         return tuple(_device(row) for row in rows)
 
     def remember(self, device: KnownDevice) -> None:
-        """Write what is known of a device over what was known; a failure is logged, since the fleet goes on."""
+        """Write what is known of a device over what was known; a failure is logged, since the fleet goes on.
+
+        Who holds its place, and what people said, is flushed to disk when it is new; the rest the device tells again.
+        """
         seen = device.last_seen.isoformat() if device.last_seen is not None else None
         words = json.dumps(device.groups), json.dumps(device.tags)
         name = device.device_id, device.platform, device.device_type, device.display_name
-        self._write(_PUT, (*name, *words, seen, device.holder, device.lease_s))
+        is_new = self._promised.get(device.device_id) != _promise(device)
+        if self._write(_PUT, (*name, *words, seen, device.holder, device.lease_s), flushed=is_new):
+            self._promised[device.device_id] = _promise(device)
 
     def forget(self, device_id: str) -> None:
         """Remove a device; nothing happens when it is not known."""
-        self._write("DELETE FROM device WHERE device_id = ?", (device_id,))
+        self._write("DELETE FROM device WHERE device_id = ?", (device_id,), flushed=True)
+        self._promised.pop(device_id, None)
 
     def close(self) -> None:
         """Close the file."""
@@ -102,7 +109,6 @@ class KnownDevices:
 
     def _prepare(self) -> None:
         self._file.execute("PRAGMA journal_mode = WAL")
-        self._file.execute("PRAGMA synchronous = OFF")
         version = self._file.execute("PRAGMA user_version").fetchone()[0]
         if version <= _VERSION:
             steps = [_SCHEMA] if version == 0 else [step for old in range(version, _VERSION) for step in _STEPS[old]]
@@ -116,11 +122,19 @@ class KnownDevices:
                 path=str(self._path),
             )
 
-    def _write(self, statement: str, row: tuple[str | float | None, ...]) -> None:
+    def _write(self, statement: str, row: tuple[str | float | None, ...], *, flushed: bool) -> bool:
         try:
+            self._file.execute(f"PRAGMA synchronous = {'FULL' if flushed else 'NORMAL'}")
             self._file.execute(statement, row)
         except sqlite3.Error as error:
             logger.warning("A device could not be written to %r: %s.", str(self._path), error)
+            return False
+        return True
+
+
+def _promise(device: KnownDevice) -> tuple[str | None, str | None, tuple[str, ...]]:
+    """Return what a power cut must not take: the device cannot tell it again, or another could take its place."""
+    return device.holder, device.display_name, device.groups
 
 
 def _device(row: tuple[str, str, str, str | None, str, str, str | None, str | None, float | None]) -> KnownDevice:
