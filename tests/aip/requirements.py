@@ -132,6 +132,11 @@ REQUIREMENTS = (
         (
             PROCESS + "test_registration_is_sent_as_recorded_and_our_announcement_rides_in_the_metadata",
             PROCESS + "test_identity_has_the_recorded_fields_and_probed_features",
+            DEVICE + "test_display.py::test_a_server_that_takes_us_in_tells_its_size",
+            DEVICE + "test_display.py::test_a_server_that_does_not_take_us_in_is_no_screen",
+            DEVICE + "test_applications.py::test_visible_entries_whose_program_is_there_are_found",
+            FLEET + "test_records.py::test_what_a_device_tells_of_its_abilities_is_read_with_care",
+            HUB + "test_devices.py::test_devices_are_found_by_what_is_installed_on_them",
         ),
     ),
     Requirement(

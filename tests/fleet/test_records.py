@@ -32,3 +32,19 @@ def test_every_state_can_be_left_and_reached():
 
 def test_only_ready_states_take_work():
     assert [status for status in DeviceStatus if status.takes_work] == [DeviceStatus.IDLE, DeviceStatus.BUSY]
+
+
+@pytest.mark.parametrize(
+    ("system_info", "applications", "display"),
+    [
+        ({"custom_metadata": {"starloom": {"applications": ["A", 5, None, "B"], "display": {"kind": "x11"}}}},
+         ("A", "B"), {"kind": "x11"}),
+        ({"custom_metadata": {"starloom": {"applications": "A", "display": "x11"}}}, (), None),
+        ({"custom_metadata": {"starloom": ["A"]}}, (), None),
+        ({"custom_metadata": "A"}, (), None),
+        ({}, (), None),
+    ],
+)  # fmt: skip
+def test_what_a_device_tells_of_its_abilities_is_read_with_care(system_info, applications, display):
+    record = DeviceRecord("dev1", "linux", "linux", DeviceStatus.IDLE, system_info=system_info)
+    assert (record.applications, record.display) == (applications, display)

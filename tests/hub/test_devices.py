@@ -276,6 +276,19 @@ async def test_a_device_its_name_and_its_groups_are_known_after_a_restart(tmp_pa
         assert again.galaxy.online_devices() == ["hub"]
 
 
+async def test_devices_are_found_by_what_is_installed_on_them(tmp_path, served_hub, monkeypatch):
+    entries = tmp_path / "share" / "applications"
+    entries.mkdir(parents=True)
+    (entries / "painter.desktop").write_text("[Desktop Entry]\nType=Application\nName=Our Painter\nExec=sh\n")
+    monkeypatch.setenv("XDG_DATA_DIRS", str(entries.parent))
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    async with served_hub(tmp_path) as hub:
+        for name, found in (("Our%20Painter", ["hub"]), ("Painter", [])):
+            _, listed = await hub.call("GET", f"/api/devices?application={name}")
+            assert [row["device_id"] for row in listed["devices"]] == found
+        assert "Our Painter" in (await hub.call("GET", "/api/devices/hub"))[1]["applications"]
+
+
 async def test_wrong_names_and_groups_are_refused(tmp_path, served_hub):
     async with served_hub(tmp_path) as hub:
         for path, body in (

@@ -38,10 +38,11 @@ def devices(ctx: click.Context, as_json: bool) -> int:
 @click.option("--group", help="Only the devices that people put into this group.")
 @click.option("--tag", help="Only the devices that say this tag of themselves.")
 @click.option("--tool", help="Only the devices that have this tool, as in files.read.")
+@click.option("--application", help="Only the devices that found this application installed, as in Firefox.")
 @json_option
-def list_devices(group: str | None, tag: str | None, tool: str | None, as_json: bool) -> int:
+def list_devices(group: str | None, tag: str | None, tool: str | None, application: str | None, as_json: bool) -> int:
     """List the devices, those that are away too."""
-    wanted = {"group": group, "tag": tag, "tool": tool}
+    wanted = {"group": group, "tag": tag, "tool": tool, "application": application}
     return _list({name: word for name, word in wanted.items() if word is not None}, as_json=as_json)
 
 
@@ -54,8 +55,9 @@ def show(device_id: str, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(row, ensure_ascii=False))
         return 0
+    row["system_info"].pop("custom_metadata", None)  # ours is shown in words
     for name, value in row.items():
-        if name == "tools":
+        if name in ("tools", "applications"):
             click.echo(f"{name}: {', '.join(value) or 'none known'}")
         elif value not in (None, [], {}, False):
             click.echo(f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")

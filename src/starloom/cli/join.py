@@ -115,7 +115,7 @@ def join(
     """
     from starloom.cli.kept_tokens import kept_token, parted
     from starloom.cli.owner import owned_tools
-    from starloom.device.identity import identity_of_this_machine
+    from starloom.device.identity import name_of_this_machine
     from starloom.places import places
 
     if not url.startswith(("ws://", "wss://")):
@@ -124,7 +124,7 @@ def join(
         address, given = parted(url)
     except ValueError as error:
         raise UsageError(f"A hub's address is one like wss://hub.example/ws, and this one is not: {error}.") from None
-    device_id = identity_of_this_machine(name).device_id
+    device_id = name_of_this_machine(name)
     tools = partial(owned_tools, workspace, device_id=device_id, highest=highest, shell=not no_shell)
     offer = partial(_offered, tools, _mcp_servers(mcp_file))
     tools()  # a workspace that is none is said at once

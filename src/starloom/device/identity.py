@@ -9,12 +9,17 @@ import platform
 import shutil
 import socket
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from starloom.device.applications import installed_applications
+from starloom.device.display import Display, display_of
 
 _BROWSERS = ("google-chrome", "chromium", "chromium-browser", "firefox", "msedge")
 _OFFICES = ("soffice", "libreoffice", "winword", "excel")
 _SYSTEMS = {"linux": "linux", "windows": "windows", "darwin": "macos"}
 UNKNOWN = "unknown"
+ABILITIES = "starloom"  # ours, in `custom_metadata`: applications and display
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +42,14 @@ class DeviceIdentity:
 def identity_of_this_machine(device_id: str | None = None) -> DeviceIdentity:
     """Return this machine's identity; named after the host unless told otherwise."""
     hostname = socket.gethostname() or UNKNOWN
-    name = device_id or hostname
+    name = name_of_this_machine(device_id)
     system = platform.system().lower()
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - never fails, unlike `Path.home`
+    display = display_of(system, os.environ, home)
+    abilities = {
+        "applications": list(installed_applications(system, os.environ, home)),
+        "display": display.to_json() if display is not None else None,
+    }
     return DeviceIdentity(
         device_id=name,
         platform="windows" if system == "windows" else "linux",
@@ -51,12 +62,17 @@ def identity_of_this_machine(device_id: str | None = None) -> DeviceIdentity:
             "memory_total_gb": _memory_gb(),
             "hostname": hostname,
             "ip_address": _ip_address(),
-            "supported_features": _features(system),
+            "supported_features": _features(system, display),
             "platform_type": "computer",
             "schema_version": "1.0",
-            "custom_metadata": {},
+            "custom_metadata": {ABILITIES: abilities},
         },
     )
+
+
+def name_of_this_machine(device_id: str | None = None) -> str:
+    """Return what this machine is called in a fleet: the host's name unless told otherwise."""
+    return device_id or socket.gethostname() or UNKNOWN
 
 
 def _memory_gb() -> float:
@@ -76,9 +92,9 @@ def _ip_address() -> str:
         return UNKNOWN
 
 
-def _features(system: str) -> list[str]:
+def _features(system: str, display: Display | None) -> list[str]:
     """Return upstream's feature words for what is really here."""
-    has_screen = system in ("windows", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    has_screen = display is not None
     found = [
         ("gui", has_screen),
         ("cli", True),

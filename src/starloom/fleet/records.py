@@ -86,3 +86,21 @@ class DeviceRecord:
     groups: tuple[str, ...] = ()
     outpost: bool = False
     trouble: str | None = None
+
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """Return the names of the applications that the device found installed; empty when it did not say."""
+        told = self._abilities().get("applications")
+        return tuple(name for name in told if isinstance(name, str)) if isinstance(told, list) else ()
+
+    @property
+    def display(self) -> dict[str, Any] | None:
+        """Return the screen that answered the device, `{"kind", "width", "height"}`; None: none, or it did not say."""
+        told = self._abilities().get("display")
+        return told if isinstance(told, dict) else None
+
+    def _abilities(self) -> dict[str, Any]:
+        """Return what a Starloom device tells beyond upstream's words; it is the device's to say, so it may be odd."""
+        custom = self.system_info.get("custom_metadata")
+        ours = custom.get("starloom") if isinstance(custom, dict) else None
+        return ours if isinstance(ours, dict) else {}

@@ -58,9 +58,11 @@ def add_device_routes(app: FastAPI, galaxy: Galaxy) -> None:
     fleet = galaxy.fleet
 
     @app.get("/api/devices")
-    async def devices(group: str | None = None, tag: str | None = None, tool: str | None = None) -> dict[str, Any]:
+    async def devices(
+        group: str | None = None, tag: str | None = None, tool: str | None = None, application: str | None = None
+    ) -> dict[str, Any]:
         rows = [device_row(record) for record in fleet.records()]
-        wanted = (("groups", group), ("tags", tag), ("tools", tool))
+        wanted = (("groups", group), ("tags", tag), ("tools", tool), ("applications", application))
         return {"devices": [row for row in rows if all(word is None or word in row[field] for field, word in wanted)]}
 
     @app.get("/api/devices/{device_id}")

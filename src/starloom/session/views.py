@@ -40,6 +40,8 @@ def device_row(record: DeviceRecord) -> dict[str, Json]:
         "groups": list(record.groups),
         "tags": list(record.tags),
         "tools": [tool.tool_name for tool in record.tools],
+        "applications": list(record.applications),
+        "display": record.display,
         "system_info": record.system_info,
         "outpost": record.outpost,
         "trouble": record.trouble,
