@@ -136,6 +136,7 @@ REQUIREMENTS = (
             DEVICE + "test_display.py::test_a_server_that_does_not_take_us_in_is_no_screen",
             DEVICE + "test_applications.py::test_visible_entries_whose_program_is_there_are_found",
             FLEET + "test_records.py::test_what_a_device_tells_of_its_abilities_is_read_with_care",
+            FLEET + "test_records.py::test_limits_are_read_with_care",
             HUB + "test_devices.py::test_devices_are_found_by_what_is_installed_on_them",
         ),
     ),

@@ -341,6 +341,10 @@ def test_identity_has_the_recorded_fields_and_probed_features():
     assert system_info["device_id"] == "me"
     assert {"cli", "file_system"} <= set(system_info["supported_features"])
     assert system_info["cpu_count"] > 0
+    limits = system_info["custom_metadata"]["starloom"]["limits"]
+    assert 0 < limits["cpus"] <= system_info["cpu_count"]
+    assert 0 < limits["memory_bytes"] <= system_info["memory_total_gb"] * 2**30
+    assert limits["disk_free_bytes"] > 0
 
 
 def test_device_process_loads_no_model_mcp_or_web_framework():

@@ -48,3 +48,11 @@ def test_only_ready_states_take_work():
 def test_what_a_device_tells_of_its_abilities_is_read_with_care(system_info, applications, display):
     record = DeviceRecord("dev1", "linux", "linux", DeviceStatus.IDLE, system_info=system_info)
     assert (record.applications, record.display) == (applications, display)
+
+
+@pytest.mark.parametrize(
+    ("told", "read"), [({"cpus": 2, "memory_bytes": "much", "x": True}, {"cpus": 2}), ([2], {}), (None, {})]
+)
+def test_limits_are_read_with_care(told, read):
+    system_info = {"custom_metadata": {"starloom": {"limits": told}}}
+    assert DeviceRecord("dev1", "linux", "linux", DeviceStatus.IDLE, system_info=system_info).limits == read

@@ -4,6 +4,7 @@ Called once when a device starts. The words are upstream's, so that a constellat
 (wire specification, section 5.1); a probe that fails leaves `unknown` or 0.
 """
 
+import contextlib
 import os
 import platform
 import shutil
@@ -19,7 +20,7 @@ _BROWSERS = ("google-chrome", "chromium", "chromium-browser", "firefox", "msedge
 _OFFICES = ("soffice", "libreoffice", "winword", "excel")
 _SYSTEMS = {"linux": "linux", "windows": "windows", "darwin": "macos"}
 UNKNOWN = "unknown"
-ABILITIES = "starloom"  # ours, in `custom_metadata`: applications and display
+ABILITIES = "starloom"  # ours, in `custom_metadata`: applications, display and limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ def identity_of_this_machine(device_id: str | None = None) -> DeviceIdentity:
     abilities = {
         "applications": list(installed_applications(system, os.environ, home)),
         "display": display.to_json() if display is not None else None,
+        "limits": _limits(home),
     }
     return DeviceIdentity(
         device_id=name,
@@ -80,6 +82,18 @@ def _memory_gb() -> float:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 2)
     except (ValueError, OSError, AttributeError):  # not on this system
         return 0.0
+
+
+def _limits(home: Path, control_group: Path = Path("/sys/fs/cgroup")) -> dict[str, int]:
+    """Return what a process has here: `cpus`, `memory_bytes` (a container's, where it has less), `disk_free_bytes`."""
+    has_mask = hasattr(os, "sched_getaffinity")  # not on macOS and Windows
+    limits = {"cpus": len(os.sched_getaffinity(0)) if has_mask else os.cpu_count() or 0}
+    memory = [int(_memory_gb() * 2**30)]
+    with contextlib.suppress(OSError, ValueError):  # no such file: not in a container; "max": no limit of its own
+        memory.append(int((control_group / "memory.max").read_text()))
+    with contextlib.suppress(OSError):  # a home that is not there has no space either
+        limits["disk_free_bytes"] = shutil.disk_usage(home).free
+    return {**limits, "memory_bytes": min(filter(None, memory), default=0)}
 
 
 def _ip_address() -> str:

@@ -99,6 +99,12 @@ class DeviceRecord:
         told = self._abilities().get("display")
         return told if isinstance(told, dict) else None
 
+    @property
+    def limits(self) -> dict[str, int]:
+        """Return what a process has there: `cpus`, `memory_bytes`, `disk_free_bytes` at the device's start."""
+        told = self._abilities().get("limits")
+        return {name: value for name, value in told.items() if type(value) is int} if isinstance(told, dict) else {}
+
     def _abilities(self) -> dict[str, Any]:
         """Return what a Starloom device tells beyond upstream's words; it is the device's to say, so it may be odd."""
         custom = self.system_info.get("custom_metadata")

@@ -53,6 +53,7 @@ def device_detail(record: DeviceRecord, credential: Credential | None) -> dict[s
     return {
         **device_row(record),
         "capabilities": sorted(record.capabilities),
+        "limits": record.limits,
         "max_in_flight": record.max_in_flight,
         "credential": None
         if credential is None
