@@ -302,6 +302,8 @@ async def test_full_disk_is_called_that_loses_nothing_and_goes_on_when_there_is_
 READ_ONLY = (
     CHILD
     + """
+import urllib.parse  # pathlib wants it later, when the library's folder may be closed to us
+
 async def main(path):
     if os.geteuid() == 0:
         os.setgid(65534)

@@ -32,7 +32,8 @@ def filesystem_server() -> Path:
         NODE.mkdir(exist_ok=True)
         shutil.copy(Path(__file__).parents[1] / "node" / "package.json", NODE)
         command = ["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", NODE]
-        subprocess.run(command, check=True, timeout=300)
+        if subprocess.run(command, timeout=300).returncode:
+            pytest.skip("npm could not install the third-party MCP server; no test needs the internet.")
     return FILESYSTEM
 
 
