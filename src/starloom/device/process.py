@@ -326,4 +326,5 @@ class _Device:
 
     def _report_work(self) -> None:
         running = len(self._runner)
-        self.report(DeviceStatusReport(DeviceState.BUSY, f"{running} commands") if running else _AT_REST)
+        counted = "1 command" if running == 1 else f"{running} commands"
+        self.report(DeviceStatusReport(DeviceState.BUSY, counted) if running else _AT_REST)

@@ -18,6 +18,7 @@ from starloom.errors import StoreError
 logger = logging.getLogger(__name__)
 
 _VERSION = 3
+_NOTHING: tuple[None, None, tuple[str, ...]] = (None, None, ())  # promised of a device that nobody knows
 _SCHEMA = """
 CREATE TABLE device (
     device_id TEXT PRIMARY KEY, platform TEXT NOT NULL, device_type TEXT NOT NULL, display_name TEXT,
@@ -94,7 +95,7 @@ class KnownDevices:
         seen = device.last_seen.isoformat() if device.last_seen is not None else None
         words = json.dumps(device.groups), json.dumps(device.tags)
         name = device.device_id, device.platform, device.device_type, device.display_name
-        is_new = self._promised.get(device.device_id) != _promise(device)
+        is_new = self._promised.get(device.device_id, _NOTHING) != _promise(device)
         if self._write(_PUT, (*name, *words, seen, device.holder, device.lease_s), flushed=is_new):
             self._promised[device.device_id] = _promise(device)
 
