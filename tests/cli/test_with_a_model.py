@@ -141,6 +141,13 @@ def test_a_device_process_loads_no_model_mcp_or_web_framework(home):
     hub = home.start("up", "--port", "0", "--json")
     address = json.loads(hub.until(lambda line: '"join"' in line))["join"]
     device = home.start("join", "--name", "branch", "--json", STARLOOM_HUB_URL=address, PYTHONPROFILEIMPORTTIME="1")
+    device.until(lambda line: '"registered"' in line)
+    (home.work / "job.yaml").write_text(
+        "name: job\n"
+        "tasks: [{task_id: look, target_device_id: branch, task_data: {tool: files.list, arguments: {folder: .}}}]\n"
+    )
+    done = home.run("run", "job.yaml")
+    assert done.returncode == 0, done.stderr
     device.until(lambda line: '"busy"' in line)
     device.interrupt()
     device.finish()
