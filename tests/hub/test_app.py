@@ -140,6 +140,35 @@ async def test_a_wrong_run_is_refused_and_starts_nothing(tmp_path: Path, body: d
         assert (await hub.call("GET", "/api/runs"))[1] == {"runs": []}
 
 
+@pytest.mark.parametrize("odd", ["\ud800", float("nan"), float("inf"), {"\ud800": 1}])
+async def test_a_body_that_no_json_can_carry_is_refused_by_every_route(tmp_path: Path, odd: Any):
+    async with a_hub(tmp_path) as hub:
+        _, document = await hub.call("GET", "/api/openapi.json")
+        tried = 0
+        for path, operations in document["paths"].items():
+            if "requestBody" not in operations.get("post", {}):
+                continue
+            tried += 1
+            names = document["components"]["schemas"][
+                operations["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+            ]["properties"]
+            for body in (dict.fromkeys(names, odd), {"odd": odd, "request": odd}, odd):
+                status, answer = await hub.call("POST", path.replace("{", "").replace("}", ""), body)
+                assert (status, path) == (422, path)
+                assert answer["detail"][0]["msg"]
+        assert tried >= 8
+        recipe = {"recipe": RECIPE, "parameters": {"text": odd}}
+        assert (await hub.call("POST", "/api/runs", recipe))[0] in (400, 422)
+        assert (await hub.call("GET", "/api/runs"))[1] == {"runs": []}
+
+
+async def test_a_refusal_does_not_repeat_what_was_sent(tmp_path: Path):
+    async with a_hub(tmp_path) as hub:
+        status, answer = await hub.call("POST", "/api/devices/invite", {"device_id": ["a secret"]})
+        assert (status, answer["detail"][0]["loc"]) == (422, ["body", "device_id"])
+        assert "secret" not in json.dumps(answer)
+
+
 async def test_an_unknown_run_is_a_clear_refusal(tmp_path: Path):
     async with a_hub(tmp_path) as hub:
         for method, path in (("GET", "events"), ("POST", "resume"), ("POST", "cancel")):

@@ -11,14 +11,16 @@ from importlib import resources
 from typing import Annotated, Any
 
 from fastapi import FastAPI, HTTPException, Query, Request, WebSocket
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from starloom import __version__
 from starloom.aip.protocol import POLICY
 from starloom.aip.websocket import accepted, token_of
 from starloom.errors import DeviceError, PolicyError, StarloomError, StoreError, UsageError
 from starloom.fleet.errors import UnknownDevice
+from starloom.hub.bodies import Body, refusal
 from starloom.hub.certificates import certified
 from starloom.hub.devices import add_device_routes
 from starloom.hub.edits import Key, add_edit_routes, keyed_request
@@ -43,10 +45,8 @@ _STATUS: tuple[tuple[type[StarloomError], int], ...] = (
 )
 
 
-class NewRun(BaseModel):
+class NewRun(Body):
     """A request in words, or a recipe document with its parameters: one of the two."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     request: str | None = Field(default=None, max_length=100_000)
     recipe: dict[str, Any] | None = None
@@ -60,19 +60,19 @@ class NewRun(BaseModel):
         return self
 
 
-class Fork(BaseModel):
+class Fork(Body):
     """Where a new run leaves an old one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     at: int = Field(ge=1)
 
 
-class Dispatch(BaseModel):
-    """Upstream's body of `POST /api/dispatch`."""
+class Dispatch(Body):
+    """Upstream's body of `POST /api/dispatch`; upstream overlooks other fields."""
+
+    model_config = ConfigDict(extra="ignore")
 
     client_id: str = ""
-    request: str = ""
+    request: str = Field(default="", max_length=100_000)
     task_name: str | None = None
 
 
@@ -96,6 +96,10 @@ def create_app(galaxy: Galaxy, guard: Guard) -> FastAPI:
     async def complain(_request: Request, error: StarloomError) -> JSONResponse:
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
         return JSONResponse({"detail": error.message, "kind": _branch_of(error)}, status_code=status)
+
+    @app.exception_handler(RequestValidationError)
+    async def refuse(_request: Request, error: RequestValidationError) -> Response:
+        return refusal(error)
 
     _add_wire(app, galaxy, guard)
     _add_upstream_routes(app, galaxy)

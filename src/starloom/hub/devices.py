@@ -6,21 +6,20 @@ Added by `hub.app`, behind its check of the hub's key; a device's own token open
 from typing import Annotated, Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from starloom.errors import UsageError
 from starloom.fleet.admission import ID_LIMIT
 from starloom.fleet.credentials import CredentialStore
+from starloom.hub.bodies import Body
 from starloom.session.galaxy import Galaxy
 from starloom.session.views import device_detail, device_row
 
 _PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 
-class NewInvite(BaseModel):
+class NewInvite(Body):
     """Whom to invite, and for how long. `device_id` null: the device names itself."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     device_id: str | None = Field(default=None, min_length=1, max_length=ID_LIMIT, pattern=_PRINTABLE)
     valid_s: float = Field(default=600.0, gt=0, le=7 * 24 * 3600)
@@ -29,26 +28,20 @@ class NewInvite(BaseModel):
 _Word = Annotated[str, StringConstraints(min_length=1, max_length=60, pattern=r"^[\w.-]+$")]
 
 
-class NewName(BaseModel):
+class NewName(Body):
     """What people call a device from now on; empty: its id."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     display_name: str = Field(max_length=100, pattern=_PRINTABLE)
 
 
-class NewGroups(BaseModel):
+class NewGroups(Body):
     """The groups that a device is in from now on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     groups: list[_Word] = Field(max_length=50)
 
 
-class Forgetting(BaseModel):
+class Forgetting(Body):
     """Whether a device that is connected, or may still act, is put out first."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     force: bool = False
 

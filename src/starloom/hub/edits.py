@@ -10,8 +10,9 @@ import json
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from starloom.hub.bodies import Body
 from starloom.ids import ApprovalId, RunId
 from starloom.orchestrator.requests import Request
 from starloom.session import changing
@@ -20,29 +21,23 @@ from starloom.session.galaxy import Galaxy
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=255)]
 
 
-class NewEdit(BaseModel):
+class NewEdit(Body):
     """An edit of a running graph: commands in their serialised form, all or none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     commands: list[dict[str, Any]] = Field(min_length=1, max_length=10_000)
     why: str = ""
     against: int | None = None
 
 
-class Answer(BaseModel):
+class Answer(Body):
     """A person's answer to an approval."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     approved: bool
     comment: str = ""
 
 
-class QuestionAnswer(BaseModel):
+class QuestionAnswer(Body):
     """A person's answer to a question."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     answer: str
 
