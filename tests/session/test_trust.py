@@ -1,9 +1,9 @@
 """Facts about what the policy may take for the user's own word."""
 
 from starloom.agents.plans import DeviceProfile, ToolProfile
-from starloom.constellation.documents import build
+from starloom.constellation.documents import build, normal_document
 from starloom.safety.policy import Risk
-from starloom.session.trust import mark_repeatable, words_of_edit, words_of_graph
+from starloom.session.trust import mark_repeatable, words_of_graph, words_of_import
 
 DOCUMENT = {
     "name": "n",
@@ -33,8 +33,13 @@ def test_every_literal_of_a_graph_is_a_line_as_it_was_written():
     assert {'in "x".txt', "o", "say hello"} <= set(lines)
 
 
-def test_an_edit_gives_the_same_words():
-    assert 'in "x".txt' in words_of_edit([{"command": "build_constellation", "document": DOCUMENT}]).splitlines()
+def test_a_resumed_run_trusts_the_words_that_it_trusted_at_its_start():
+    named = {"name": "shown as", "target_device_id": "far", "tips": ["be brief"]}
+    graph = build({**DOCUMENT, "tasks": {**DOCUMENT["tasks"], "c": {"task_id": "c", "description": "", **named}}})
+    recorded = {"command": "build_constellation", "document": normal_document(graph), "clear_existing": True}
+    words = words_of_import([recorded]).split()
+    assert words == words_of_graph(graph).split()
+    assert not {"far", "shown", "a", "n"} & set(words)
 
 
 def test_only_tasks_that_read_are_marked_repeatable():

@@ -38,7 +38,7 @@ from starloom.session.profiles import FleetDirectory, device_profiles
 from starloom.session.recall import Recall, recall
 from starloom.session.replanning import RequestReplanner
 from starloom.session.thinking import Thinking
-from starloom.session.trust import mark_repeatable, suspicions_in, words_of_edit, words_of_graph
+from starloom.session.trust import mark_repeatable, suspicions_in, words_of_graph, words_of_import
 
 log = logging.getLogger(__name__)
 
@@ -374,7 +374,7 @@ class Galaxy:
         facts = self._facts_of(started.request)
         if started.source == "recipe":
             edits = [item.event for item in recorded if isinstance(item.event, EditApplied)]
-            facts = Facts(trusted_text=words_of_edit(edits[0].commands))
+            facts = Facts(trusted_text=words_of_import(edits[0].commands))
         replan = None
         if started.source == "request" and self._crew.model is not None:
             replan = self._replan(await self._agent(run_id), started.request)

@@ -19,9 +19,13 @@ def words_of_graph(graph: TaskConstellation) -> str:
     return "\n".join(_strings([star.description, *star.tips, star.task_data] for star in graph.tasks.values()))
 
 
-def words_of_edit(commands: Sequence[Json]) -> str:
-    """Return every literal of an edit that the user vouches for, one a line."""
-    return "\n".join(_strings(commands))
+def words_of_import(commands: Sequence[Json]) -> str:
+    """Return the words of the graph that a run began with, from its first edit: no more than `words_of_graph` had.
+
+    Ids, names and devices are none of them, so what had to be asked about before a restart still has to be after it.
+    """
+    tasks = (task for command in commands for task in command["document"]["tasks"])
+    return "\n".join(_strings([task.get("description"), task.get("tips"), task.get("task_data")] for task in tasks))
 
 
 def suspicions_in(text: str) -> tuple[str, ...]:
