@@ -293,7 +293,7 @@ def test_a_units_words_cannot_become_others(tmp_path: Path):
     )
     assert '"ws://h/ws?a=%%20" "--name" "a \\"b\\" $$HOME \\\\"' in text
     assert 'Environment="STARLOOM_HOME=/srv/my home"' in text
-    assert "Description=Starloom device 50%% of it" in text
+    assert 'Description="50%% of it", a device of Starloom' in text
     with pytest.raises(UsageError):
         unit_text(["join", "a\nExecStartPre=/bin/true"], device_id="d", workspace=tmp_path, environ={})
 

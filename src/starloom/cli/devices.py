@@ -78,7 +78,7 @@ def invite(name: str | None, minutes: float, url: str | None, as_json: bool) -> 
     from starloom.cli.hub_client import need_hub
     from starloom.places import places
 
-    if url is not None and (not url.startswith(("ws://", "wss://")) or "?" in url):
+    if url is not None and not _is_plain_address(url):
         raise UsageError(f"The hub's address is one like wss://hub.example/ws, not {url[:60]!r}.")
     hub = need_hub(places().hub_address)
     made = hub.post("/api/devices/invite", {"device_id": name, "valid_s": minutes * 60})
@@ -181,6 +181,17 @@ def _list(wanted: dict[str, str], *, as_json: bool) -> int:
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
     seen = "" if row["status"] in ("idle", "busy", "connected") else (row["last_seen"] or "")[:16].replace("T", " ")
     return {**row, "tools": f"{len(row['tools'])} tools", "groups": ", ".join(row["groups"]), "last_seen": seen}
+
+
+def _is_plain_address(url: str) -> bool:
+    """Tell whether `join` takes this address, and a token can be put behind it."""
+    from starloom.cli.kept_tokens import parted
+
+    try:
+        parted(url)
+    except ValueError:
+        return False
+    return url.startswith(("ws://", "wss://")) and "?" not in url and "#" not in url
 
 
 def _line(address: str, token: str, device_id: str | None) -> str:

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 _Offer: TypeAlias = "Callable[[], AbstractAsyncContextManager[ToolRouter]]"
 _SERVICE_PATIENCE_S = 30.0
+_INVITED_AGAIN = "An invitation works once and soon ends; where the hub runs, `starloom devices invite` prints another."
+_NEXT_STEPS = {  # by what the server says when it refuses a registration
+    "already registered": "If that is another machine, give this one a name of its own: --name.",
+    "credential is not valid": _INVITED_AGAIN,
+}
 
 
 class _Way:
@@ -55,7 +60,13 @@ class _Way:
             except HandshakeRefused as error:
                 if error.status not in (401, 403):
                     raise
-        return await connect(self.address, token=self._tokens[-1], tls=self._tls)
+        try:
+            return await connect(self.address, token=self._tokens[-1], tls=self._tls)
+        except HandshakeRefused as error:
+            if error.status not in (401, 403):
+                raise
+            path = "" if self.address.endswith("/ws") else " A hub's address ends in /ws."
+            raise WireError(f"{error.message} {_INVITED_AGAIN}{path}") from error
 
     def keep(self, token: str) -> None:
         """Keep the token that we were given; if it cannot be written, it lasts as long as this process."""
@@ -113,6 +124,7 @@ def join(
     The device works inside the workspace folder, reconnects by itself, and stops with Ctrl-C. Invited once, it keeps a
     token of its own: the same URL without ?token= is enough from then on.
     """
+    from starloom.cli.hidden import out_of_sight
     from starloom.cli.kept_tokens import kept_token, parted
     from starloom.cli.owner import owned_tools
     from starloom.device.identity import name_of_this_machine
@@ -124,6 +136,7 @@ def join(
         address, given = parted(url)
     except ValueError as error:
         raise UsageError(f"A hub's address is one like wss://hub.example/ws, and this one is not: {error}.") from None
+    out_of_sight("STARLOOM_HUB_URL", url if given is not None else None)
     device_id = name_of_this_machine(name)
     tools = partial(owned_tools, workspace, device_id=device_id, highest=highest, shell=not no_shell)
     offer = partial(_offered, tools, _mcp_servers(mcp_file))
@@ -194,7 +207,7 @@ async def _join(way: _Way, offer: _Offer, *, as_json: bool, until_kept: bool = F
             click.echo(json.dumps({"state": status.state, "detail": status.detail, "retry_in_s": status.retry_in_s}))
         else:
             again = f" (again in {status.retry_in_s:.0f} s)" if status.retry_in_s else ""
-            click.echo(f"{identity.device_id}: {status.state} {status.detail}{again}")
+            click.echo(f"{identity.device_id}: {status.state} {status.detail}{again}{_next_step(status)}")
 
     def keep(token: str) -> None:
         way.keep(token)
@@ -217,6 +230,13 @@ async def _join(way: _Way, offer: _Offer, *, as_json: bool, until_kept: bool = F
         finally:
             running.cancel()
             await asyncio.wait([running])
+
+
+def _next_step(status: "DeviceStatusReport") -> str:
+    """Return what a person can do about a refusal; nothing for anything else."""
+    if status.state != "refused":
+        return ""
+    return next((f". {step}" for said, step in _NEXT_STEPS.items() if said in status.detail), "")
 
 
 def _write_service(way: _Way, offer: _Offer, words: list[str], *, workspace: Path, as_json: bool) -> int:

@@ -16,7 +16,7 @@ _NOT_IN_UNIT_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 _UNIT = """\
 # Written by `starloom join --service`; writing it again replaces it.
 [Unit]
-Description=Starloom device {name}
+Description="{name}", a device of Starloom
 
 [Service]
 ExecStart={command}
@@ -60,7 +60,7 @@ def unit_text(
         name=_plain(device_id),
         command=" ".join(_word(word) for word in (sys.executable, "-m", "starloom", *arguments)),
         environment=f"Environment={_quoted(named)}\n" if named else "",
-        folder=_plain(str(workspace)),
+        folder=_plain(str(workspace)) + "/",  # systemd takes no blank and no backslash for the end of a line
     )
 
 

@@ -42,6 +42,9 @@ def up(
     as_json: bool,
 ) -> int:
     """Start the hub: devices join it, programs and the page start runs in it. Ctrl-C stops it; runs stay resumable."""
+    from starloom.cli.hidden import out_of_sight
+
+    out_of_sight("STARLOOM_HUB_KEY", key, option="--key")
     asyncio.run(_up(host, port, key, devices, mcp_file, workspace=workspace, as_json=as_json))
     return 0
 
