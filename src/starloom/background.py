@@ -12,6 +12,16 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+def raise_lost_cancellation() -> None:
+    """Raise a cancellation that a task group has dropped: before Python 3.13 it loses one that comes while it fails.
+
+    To be called after a group whose failure is handled; nothing happens when nobody asked the task to end.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 class Background:
     """Starts tasks beside the block."""
 

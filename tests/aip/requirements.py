@@ -511,6 +511,7 @@ REQUIREMENTS = (
         (
             AIP + "test_link.py::test_fast_sender_is_read_at_its_pace",
             FLEET + "test_extension.py::test_answers_that_the_hub_asked_for_are_free",
+            AIP + "test_link.py::test_cancelling_while_the_connection_ends_is_not_forgotten",
         ),
     ),
     Requirement(

@@ -87,6 +87,20 @@ async def test_cancelling_says_goodbye(clock):
     assert closed.value.code == 1000
 
 
+@pytest.mark.parametrize("turns", range(4))
+async def test_cancelling_while_the_connection_ends_is_not_forgotten(clock, turns):
+    """A task group of Python before 3.13 drops a cancellation that comes while it fails."""
+    running = Running(clock)
+    await settle()
+    running.protocol.close(1000, "over")
+    running.link.flush()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    assert running.task.cancel()
+    await asyncio.wait({running.task})
+    assert running.task.cancelled()
+
+
 async def test_fast_sender_is_read_at_its_pace(clock):
     running = Running(clock, pace=Pace(per_second=1.0, burst=2))
     await running.theirs.send(REGISTER)

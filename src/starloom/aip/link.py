@@ -16,6 +16,7 @@ from starloom.aip.messages import ClientMessage, ServerMessage
 from starloom.aip.pace import Pace
 from starloom.aip.protocol import Endpoint, Frame
 from starloom.aip.transport import Transport, TransportClosed, direct
+from starloom.background import raise_lost_cancellation
 from starloom.clock import Clock
 
 EventT = TypeVar("EventT")
@@ -68,6 +69,7 @@ class Link(Generic[EventT, MessageT]):
         finally:
             self._protocol.close()
             await self._transport.close()
+        raise_lost_cancellation()
         return ended
 
     @contextlib.contextmanager

@@ -27,6 +27,7 @@ from starloom.aip.server_events import (
 )
 from starloom.aip.stamps import WireStamps
 from starloom.aip.transport import Transport, TransportClosed
+from starloom.background import raise_lost_cancellation
 from starloom.clock import Clock
 from starloom.fleet.principals import Principal
 from starloom.fleet.seat import WireSession
@@ -142,6 +143,7 @@ class Visit:
         finally:
             self.over.set()
             self._answer_probe(alive=False)
+        raise_lost_cancellation()
         return ended
 
     async def probe(self, *, fresh_s: float = 0.0) -> bool:
