@@ -543,6 +543,7 @@ REQUIREMENTS = (
         (
             HUB + "test_app.py::test_a_foreign_host_or_origin_is_refused_even_with_the_key",
             HUB + "test_guard.py::test_origins_are_absent_or_ours",
+            HUB + "test_app.py::test_the_document_of_the_api_says_how_to_show_the_key_and_what_is_refused",
         ),
     ),
     Requirement(

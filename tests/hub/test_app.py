@@ -169,6 +169,22 @@ async def test_a_refusal_does_not_repeat_what_was_sent(tmp_path: Path):
         assert "secret" not in json.dumps(answer)
 
 
+async def test_the_document_of_the_api_says_how_to_show_the_key_and_what_is_refused(tmp_path: Path):
+    async with a_hub(tmp_path) as hub:
+        _, document = await hub.call("GET", "/api/openapi.json")
+        schemes = document["components"]["securitySchemes"]
+        assert {scheme["type"]: scheme.get("name") for scheme in schemes.values()} == {
+            "apiKey": "X-API-Key",
+            "http": None,
+        }
+        assert [name for way in document["security"] for name in way] == list(schemes)
+        assert "/" not in document["paths"]
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                assert {"401", "403"} <= set(operation["responses"])
+        assert (await hub.call("GET", "/api/clients", X_API_Key="", Authorization=f"Bearer {KEY}"))[0] == 200
+
+
 async def test_an_unknown_run_is_a_clear_refusal(tmp_path: Path):
     async with a_hub(tmp_path) as hub:
         for method, path in (("GET", "events"), ("POST", "resume"), ("POST", "cancel")):

@@ -36,6 +36,10 @@ from starloom.session.views import recorded_row, run_row
 _OPEN_PATHS = frozenset(
     {"/", "/favicon.ico"}
 )  # the page itself holds nothing; all it shows comes from /api with the key
+_KEY_SCHEMES = {
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+}
 _STATUS: tuple[tuple[type[StarloomError], int], ...] = (
     (KeyReused, 422),
     (UsageError, 400),
@@ -76,10 +80,28 @@ class Dispatch(Body):
     task_name: str | None = None
 
 
+class _Hub(FastAPI):
+    """The application, whose document says what the middleware asks of everybody."""
+
+    def openapi(self) -> dict[str, Any]:
+        document = super().openapi()
+        document.setdefault("components", {})["securitySchemes"] = _KEY_SCHEMES
+        document["security"] = [{name: []} for name in _KEY_SCHEMES]
+        return document
+
+
 def create_app(galaxy: Galaxy, guard: Guard) -> FastAPI:
     """Return the application; it owns nothing and starts nothing."""
-    app = FastAPI(
-        title="Starloom hub", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json"
+    app = _Hub(
+        title="Starloom hub",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        responses={
+            401: {"description": "The key is missing or wrong"},
+            403: {"description": "A foreign Host or Origin"},
+        },
     )
 
     @app.middleware("http")
@@ -222,7 +244,7 @@ async def _lines(galaxy: Galaxy, run_id: RunId, after: int, *, follow: bool) -> 
 
 
 def _add_page(app: FastAPI) -> None:
-    @app.get("/", response_class=HTMLResponse)
+    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     async def page() -> HTMLResponse:
         text = resources.files("starloom.hub").joinpath("page.html").read_text(encoding="utf-8")
         policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
