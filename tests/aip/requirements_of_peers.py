@@ -158,6 +158,20 @@ REQUIREMENTS = (
         SOCKET + "test_minimal_upstream_device_is_accepted_and_spoken_to_in_upstreams_words",
     ),
     _row(
+        "14-unrated",
+        "14: server",
+        "The tools of upstream's devices, which rate none, are carried out when a person says so.",
+        "tests/session/test_profiles.py::test_a_tool_that_nobody_rated_may_act_anywhere_so_it_is_asked_about",
+    ),
+    _row(
+        "D34-odd",
+        "D34",
+        "Nothing that a device says of its tools can break whoever reads the list.",
+        "tests/fleet/test_toolbox.py::test_a_tool_whose_schema_is_none_is_left_out",
+        "tests/fleet/test_toolbox.py::test_a_tool_with_an_unusable_name_is_left_out",
+        "tests/fleet/test_toolbox.py::test_a_list_has_an_end",
+    ),
+    _row(
         "14-device",
         "14: device",
         "Our device joins an upstream server as upstream's would.",

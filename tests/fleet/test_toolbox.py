@@ -23,6 +23,35 @@ def test_failed_or_odd_listing_has_the_tools_that_make_sense(results, names):
     assert [tool.tool_name for tool in tools_in(results)] == names
 
 
+SCHEMAS_THAT_ARE_NONE = [
+    *(5, "text", ["type"]),
+    *({"properties": []}, {"properties": {"path": 5}}, {"required": 5}, {"required": [5]}),
+    *({"anyOf": 5}, {"anyOf": [5]}, {"items": []}, {"enum": 5}, {"type": 5}),
+    {"properties": {"path": {"items": {"anyOf": {}}}}},
+]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS_THAT_ARE_NONE)
+def test_a_tool_whose_schema_is_none_is_left_out(schema):
+    assert [tool.tool_name for tool in tools_in(listed({**INFO, "input_schema": schema}, INFO))] == ["a"]
+
+
+@pytest.mark.parametrize("schema", [None, {}, {"properties": {"path": {"type": ["string", "null"]}, "more": True}}])
+def test_a_tool_with_an_unusual_schema_is_taken(schema):
+    assert [tool.input_schema for tool in tools_in(listed({**INFO, "input_schema": schema}))] == [schema]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\nb", "a\n", "\u202ea", "x" * 10_000, '"', "a\0"])
+def test_a_tool_with_an_unusable_name_is_left_out(name):
+    assert tools_in(listed({**INFO, "tool_name": name})) == ()
+
+
+def test_a_list_has_an_end():
+    infos = [{**INFO, "tool_name": f"t{number}", "description": "d" * 10_000} for number in range(1_200)]
+    tools = tools_in(listed(*infos))
+    assert (len(tools), tools[-1].tool_name, len(tools[0].description)) == (1_000, "t999", 2_000)
+
+
 def test_upstreams_devices_are_asked_as_upstream_asks():
     assert list_tools_command(extended=False).parameters == {"tool_type": "action"}
     assert [upstream_agent(platform) for platform in ("linux", "windows", "mobile", "web")] == [

@@ -4,6 +4,10 @@ Used by the fleet after every registration.
 """
 
 from collections.abc import Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from starloom.aip.extension import digest_of
 from starloom.aip.messages import Command, MalformedMessage, MCPToolInfo, Result, ResultStatus, read
@@ -11,6 +15,26 @@ from starloom.aip.messages import Command, MalformedMessage, MCPToolInfo, Result
 LIST_TOOLS = "list_tools"
 # Source: wire specification, section 7. Upstream's devices look up their tools by the agent's name.
 _UPSTREAM_AGENTS = {"linux": "LinuxAgent", "windows": "HostAgent", "mobile": "MobileAgent"}
+_MOST_TOOLS = 1_000
+_LONGEST_DESCRIPTION = 2_000
+
+
+class _Schema(Struct, frozen=True):
+    """The shape of a JSON Schema, as far as anyone here walks through one."""
+
+    type: str | list[str] | None = None
+    properties: dict[str, "_Schema | bool"] | None = None
+    required: list[str] | None = None
+    items: "_Schema | bool | None" = None
+    anyOf: list["_Schema"] | None = None
+    enum: list[Any] | None = None
+
+
+class _Usable(Struct, frozen=True):
+    """What must hold of a listed tool beyond its types."""
+
+    tool_name: Annotated[str, Meta(pattern=r"^[\w./:-]{1,200}\Z")]
+    input_schema: _Schema | None = None
 
 
 def upstream_agent(platform: str) -> str | None:
@@ -24,16 +48,27 @@ def list_tools_command(extended: bool) -> Command:
 
 
 def tools_in(results: Sequence[Result]) -> tuple[MCPToolInfo, ...]:
-    """Return the tools in the answer; elements that are not tools are left out, a failed answer has none (D34)."""
+    """Return the tools in the answer; elements that are not tools are left out, a failed answer has none (D34).
+
+    What a device says is not to break whoever reads it later, so a name that is none, a schema that is none, and what
+    is too much of anything is left out as well.
+    """
     if not results or results[0].status is not ResultStatus.SUCCESS or not isinstance(results[0].result, list):
         return ()
     tools: list[MCPToolInfo] = []
-    for element in results[0].result:
+    for element in results[0].result[:_MOST_TOOLS]:
         try:
-            tools.append(read(MCPToolInfo, element))
+            read(_Usable, element)
+            tools.append(_shortened(read(MCPToolInfo, element)))
         except MalformedMessage:
             continue
     return tuple(tools)
+
+
+def _shortened(tool: MCPToolInfo) -> MCPToolInfo:
+    if tool.description is None or len(tool.description) <= _LONGEST_DESCRIPTION:
+        return tool
+    return replace(tool, description=tool.description[:_LONGEST_DESCRIPTION])
 
 
 class Listings:
@@ -46,7 +81,7 @@ class Listings:
         limit: how many tools a list may have to be kept.
     """
 
-    def __init__(self, most: int = 64, limit: int = 1000) -> None:
+    def __init__(self, most: int = 64, limit: int = _MOST_TOOLS) -> None:
         self._most = most
         self._limit = limit
         self._by_digest: dict[str, tuple[MCPToolInfo, ...]] = {}

@@ -5,8 +5,10 @@ Adapts `fleet` to `agents.plans` and `orchestrator.ports`; called by the composi
 
 from collections.abc import AsyncIterator, Sequence
 
+from msgspec import Struct
+
 from starloom.agents.plans import DeviceProfile, ToolProfile
-from starloom.aip.messages import MCPToolInfo
+from starloom.aip.messages import MalformedMessage, MCPToolInfo, read
 from starloom.errors import WireError
 from starloom.fleet.fleet import Fleet
 from starloom.fleet.records import DeviceRecord
@@ -73,13 +75,25 @@ def tool_profile(record: DeviceRecord, tool_name: str) -> ToolProfile | None:
     return next((_tool_profile(tool) for tool in record.tools if tool.tool_name == tool_name), None)
 
 
+class _Rating(Struct, frozen=True):
+    """What a Starloom device says of a tool's risk, and which arguments say where it acts."""
+
+    risk: Risk
+    destinations: tuple[str, ...] = ()
+
+
+_UNRATED = _Rating(Risk.EXTERNAL)  # as any tool that nobody rated (0054): every call of it asks
+
+
 def _tool_profile(tool: MCPToolInfo) -> ToolProfile:
-    ours = (tool.meta or {}).get("starloom") or {}
-    risk = ours.get("risk")
+    try:
+        rating = read(_Rating, (tool.meta or {}).get("starloom"))
+    except MalformedMessage:
+        rating = _UNRATED
     return ToolProfile(
         name=tool.tool_name,
         description=tool.description or "",
         input_schema=tool.input_schema or {"type": "object"},
-        risk=Risk(risk) if risk in set(Risk) else None,
-        destinations=tuple(ours.get("destinations") or ()),
+        risk=rating.risk,
+        destinations=rating.destinations,
     )
