@@ -233,7 +233,13 @@ REQUIREMENTS = (
         "AIP-8-1",
         "8",
         "The HTTP API of upstream's server.",
-        tests=(HUB + "test_app.py::test_upstreams_dispatch_refuses_in_upstreams_words",),
+        tests=(
+            HUB + "test_app.py::test_upstreams_dispatch_refuses_in_upstreams_words",
+            HUB + "test_upstream.py::test_a_result_is_found_by_the_name_that_the_caller_gave",
+            HUB + "test_upstream.py::test_the_newest_task_of_a_name_counts_and_one_without_a_name_has_its_own",
+            HUB + "test_upstream.py::test_a_failed_task_is_done_and_says_why",
+            HUB + "test_upstream.py::test_devices_and_constellation_clients_are_listed_together",
+        ),
     ),
     Requirement(
         "AIP-9-1",
@@ -590,7 +596,10 @@ REQUIREMENTS = (
         "AIP-12-3",
         "12: e1b376c7",
         "Task names are made safe.",
-        (ATTACK + "test_task_name_is_made_safe",),
+        (
+            ATTACK + "test_task_name_is_made_safe",
+            HUB + "test_upstream.py::test_a_name_that_could_be_a_path_is_refused_in_upstreams_words",
+        ),
     ),
     Requirement(
         "AIP-12-4",

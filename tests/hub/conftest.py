@@ -4,7 +4,7 @@ import asyncio
 import http.client
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +64,11 @@ def served_hub() -> HubMaker:
 
     @asynccontextmanager
     async def serve(
-        folder: Path, how: Listening | None = None, *, certificate_required: bool = False
+        folder: Path,
+        how: Listening | None = None,
+        *,
+        certificate_required: bool = False,
+        environ: Mapping[str, str] | None = None,
     ) -> AsyncIterator[ServedHub]:
         workspace = folder / "work"
         workspace.mkdir(exist_ok=True)
@@ -73,7 +77,7 @@ def served_hub() -> HubMaker:
             address = Address("127.0.0.1", listener.getsockname()[1], KEY, how.certificate if how else None)
             guard = Guard(KEY, certificate_required=certificate_required)
             async with (
-                galaxy_here(place, Settings(), workspace=workspace, environ={}) as galaxy,
+                galaxy_here(place, Settings(), workspace=workspace, environ=environ or {}) as galaxy,
                 serving(create_app(galaxy, guard), listener, closing=galaxy.close, how=how),
             ):
                 yield ServedHub(address, galaxy)

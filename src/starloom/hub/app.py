@@ -1,7 +1,7 @@
 """The hub's application: `/ws` for AIP, `/api` for people's programs, `/` for the page.
 
-Built by `cli` from a `Galaxy` that the composition root made. The upstream routes (health, clients, dispatch,
-task_result) keep upstream's shapes (aip.md section 8); ours stand beside them.
+Built by `cli` from a `Galaxy` that the composition root made. The routes of upstream's server are in `hub.upstream`,
+those about devices in `hub.devices`, those that change a run in `hub.edits`.
 """
 
 import json
@@ -10,10 +10,10 @@ from contextlib import suppress
 from importlib import resources
 from typing import Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Query, Request, WebSocket
+from fastapi import FastAPI, Query, Request, WebSocket
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from starloom import __version__
 from starloom.aip.protocol import POLICY
@@ -25,7 +25,8 @@ from starloom.hub.certificates import certified
 from starloom.hub.devices import add_device_routes
 from starloom.hub.edits import Key, add_edit_routes, keyed_request
 from starloom.hub.guard import Guard
-from starloom.ids import DeviceId, RunId
+from starloom.hub.upstream import add_upstream_routes
+from starloom.ids import RunId
 from starloom.orchestrator.requests import KeyReused
 from starloom.session.changing import Starts
 from starloom.session.galaxy import Galaxy
@@ -68,16 +69,6 @@ class Fork(Body):
     """Where a new run leaves an old one."""
 
     at: int = Field(ge=1)
-
-
-class Dispatch(Body):
-    """Upstream's body of `POST /api/dispatch`; upstream overlooks other fields."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    client_id: str = ""
-    request: str = Field(default="", max_length=100_000)
-    task_name: str | None = None
 
 
 class _Hub(FastAPI):
@@ -124,7 +115,7 @@ def create_app(galaxy: Galaxy, guard: Guard) -> FastAPI:
         return refusal(error)
 
     _add_wire(app, galaxy, guard)
-    _add_upstream_routes(app, galaxy)
+    add_upstream_routes(app, galaxy)
     _add_run_routes(app, galaxy)
     _add_later_routes(app, galaxy)
     _add_page(app)
@@ -156,37 +147,6 @@ def _add_wire(app: FastAPI, galaxy: Galaxy, guard: Guard) -> None:
             return
         transport = accepted(websocket, max_size_bytes=galaxy.fleet.settings.max_message_bytes)
         await galaxy.fleet.serve(transport, principal=principal)
-
-
-def _add_upstream_routes(app: FastAPI, galaxy: Galaxy) -> None:
-    @app.get("/api/health")
-    async def health() -> dict[str, Any]:
-        return {"status": "healthy", "online_clients": galaxy.online_devices(), "version": __version__}
-
-    @app.get("/api/clients")
-    async def clients() -> dict[str, Any]:
-        return {"online_clients": galaxy.online_devices()}
-
-    @app.post("/api/dispatch")
-    async def dispatch(body: Dispatch) -> dict[str, Any]:
-        if not body.request:
-            raise HTTPException(400, "Empty task content")
-        if not body.client_id:
-            raise HTTPException(400, "Empty client ID")
-        if body.client_id not in galaxy.online_devices():
-            raise HTTPException(404, "Client not online")
-        run_id = await galaxy.submit_goal(body.request, DeviceId(body.client_id))
-        return {
-            "status": "dispatched",
-            "task_name": body.task_name or run_id,
-            "client_id": body.client_id,
-            "session_id": run_id,
-        }
-
-    @app.get("/api/task_result/{task_name}")
-    async def task_result(task_name: str) -> dict[str, Any]:
-        ended = await galaxy.ending(RunId(task_name))
-        return {"status": "pending"} if ended is None else {"status": "done", "result": ended.result}
 
 
 def _add_run_routes(app: FastAPI, galaxy: Galaxy) -> None:

@@ -131,14 +131,14 @@ class Galaxy:
         self._start(run_id, lambda: self._run(run_id, graph, facts, started=started))
         return await self._begun(run_id)
 
-    async def submit_goal(self, goal: str, device_id: DeviceId) -> RunId:
+    async def submit_goal(self, goal: str, device_id: DeviceId, as_run: RunId | None = None) -> RunId:
         """Start a run of one task: this goal, on this device."""
         document = {
             "name": goal[:60],
             "tasks": [{"task_id": "goal", "description": goal, "target_device_id": device_id}],
         }
         graph = build(document)
-        run_id = RunId(self._crew.ids.new("run"))
+        run_id = as_run or RunId(self._crew.ids.new("run"))
         started = RunStarted(goal, source="goal", parameters={"device_id": device_id})
         self._start(run_id, lambda: self._run(run_id, graph, self._facts_of(goal), started=started))
         return await self._begun(run_id)

@@ -5,11 +5,17 @@ Fits `fleet.tasks.TaskHandler`; made by the composition root before the galaxy e
 
 import contextlib
 
-from starloom.aip.messages import TaskStatus
+from starloom.aip.messages import Json, TaskStatus
 from starloom.errors import StarloomError, UsageError
 from starloom.fleet.tasks import IncomingTask, TaskOutcome
 from starloom.ids import DeviceId, RunId
+from starloom.journal.events import RunEnded
 from starloom.session.galaxy import Galaxy
+
+
+def answer_of(ended: RunEnded) -> Json:
+    """Return what a run of one goal ended with."""
+    return ended.result.get("goal") if isinstance(ended.result, dict) else ended.result
 
 
 class WireTasks:
@@ -40,8 +46,7 @@ class WireTasks:
             return TaskOutcome(TaskStatus.FAILED, error="The hub stopped before the task ended.")
         if ended.stop_reason != "finished":
             return TaskOutcome(TaskStatus.FAILED, error=ended.error or f"The task ended: {ended.stop_reason}.")
-        result = ended.result.get("goal") if isinstance(ended.result, dict) else ended.result
-        return TaskOutcome(TaskStatus.COMPLETED, result=result)
+        return TaskOutcome(TaskStatus.COMPLETED, result=answer_of(ended))
 
     async def _withdraw(self, galaxy: Galaxy, run_id: RunId) -> None:
         with contextlib.suppress(UsageError):  # it ended in this very moment
